@@ -1,0 +1,65 @@
+"""Ask a trained model a question, with the prompt and the sampling parameters of its recipe."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from grpo_kit.chat import load_chat
+from grpo_kit.checkpoint import newest_checkpoint
+from grpo_kit.data import Template
+from grpo_kit.device import find_device
+from grpo_kit.errors import RecipeError
+from grpo_kit.generate import sample, sampling_config
+from grpo_kit.model import find_model, load_trained
+from grpo_kit.recipe import Recipe, load_recipe
+from grpo_kit.run_dir import RunDir
+from grpo_kit.trl_args import build_args, check_settings
+
+
+def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
+    """The completion of one question as text. Uses `final/`, else the newest checkpoint. Raises RecipeError."""
+    recipe = load_recipe(run.path)
+    folder = run.final if run.final.is_dir() else newest_checkpoint(run)
+    if folder is None:
+        raise RecipeError(f"{run.path}: has neither final/ nor a checkpoint to ask")
+    device = find_device()
+    args = build_args(recipe, check_settings(recipe), device, Path(run.path))
+    base = find_model(recipe)
+    chat = load_chat(recipe, base)
+    config = sampling_config(args, chat, args.max_completion_length or 0)
+    if greedy:
+        config.do_sample, config.temperature, config.top_p, config.top_k = False, None, None, None
+    model: Any = load_trained(folder, base)
+    model.to(device.kind)
+    row = {"prompt": question_messages(recipe, question)}
+    plain = replace(device, autocast=None)  # the weights are in the dtype to use
+    seed = torch.seed() % 2**32
+    [sampled] = sample(model, chat, plain, [row], config, samples=1, seed=seed, sequences_at_once=1)
+    return chat.decode(sampled.completion_ids[0])
+
+
+def question_messages(recipe: Recipe, question: str) -> list[dict[str, Any]]:
+    """The recipe's prompt filled with a question: text, or a YAML mapping where the template has several columns."""
+    section = recipe.dataset
+    content = question
+    if section.prompt is not None:
+        template = Template(section.prompt)
+        names = list(dict.fromkeys(template.names(())))
+        values = {names[0]: question} if len(names) == 1 else _mapping(question, names)
+        content = template.fill(values)
+    system = [] if section.system is None else [{"role": "system", "content": section.system}]
+    return [*system, {"role": "user", "content": content}]
+
+
+def _mapping(question: str, names: list[str]) -> dict[str, Any]:
+    example = "{" + ", ".join(f"{name}: ..." for name in names) + "}"
+    try:
+        values = yaml.safe_load(question)
+    except yaml.YAMLError:
+        values = None
+    if not isinstance(values, dict) or set(values) != set(names):
+        raise RecipeError(f"question {question!r}: the recipe's prompt has several columns; write '{example}'")
+    return values

@@ -1,0 +1,54 @@
+"""Reading a run's completions: filter them by reward, show them as text."""
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+from grpo_kit.console import example_lines
+from grpo_kit.errors import RecipeError
+from grpo_kit.run_dir import RunDir
+
+CONDITION = re.compile(r"^\s*([^<>=\s]+)\s*(=|<|>)\s*(\S+)\s*$")
+COMPARE: dict[str, Callable[[float, float], bool]] = {"=": operator.eq, "<": operator.lt, ">": operator.gt}
+FIELDS = ("step", "row", "advantage", "tokens", "truncated")
+
+
+def matching_samples(run: RunDir, conditions: list[str]) -> list[dict[str, Any]]:
+    """The completions of a run that meet every condition such as `accuracy=0` or `tokens>200`, oldest first.
+
+    Raises RecipeError for a condition that is malformed or names something that the run does not have.
+    """
+    records = list(run.lines("samples.jsonl"))
+    if not records:
+        raise RecipeError(f"{run.path}: has no completions (samples.jsonl) yet")
+    names = (*records[0]["rewards"], *FIELDS)
+    tests = [_condition(text, names) for text in conditions]
+    return [record for record in records if all(test(record) for test in tests)]
+
+
+def sample_lines(sample: dict[str, Any]) -> list[str]:
+    head = (
+        f"step {sample['step']}  row {sample['row']}  advantage {sample['advantage']:+.2f}  tokens {sample['tokens']}"
+        f"{'  truncated' if sample['truncated'] else ''}"
+    )
+    return [head, *example_lines(sample), ""]
+
+
+def _condition(text: str, names: tuple[str, ...]) -> Callable[[dict[str, Any]], bool]:
+    match = CONDITION.match(text)
+    if match is None or match[1] not in names:
+        raise RecipeError(f"--where {text!r}: write NAME=NUMBER, NAME<NUMBER or NAME>NUMBER; names: {', '.join(names)}")
+    name, compare = match[1], COMPARE[match[2]]
+    try:
+        wanted = {"true": 1.0, "false": 0.0}.get(match[3].lower()) if match[3].isalpha() else float(match[3])
+    except ValueError:
+        wanted = None
+    if wanted is None:
+        raise RecipeError(f"--where {text!r}: {match[3]!r} is no number")
+
+    def test(record: dict[str, Any]) -> bool:
+        value = record[name] if name in FIELDS else record["rewards"].get(name)
+        return value is not None and compare(float(value), wanted)
+
+    return test

@@ -1,0 +1,175 @@
+"""The command line. Nothing heavy is imported before a command needs it, so that help answers at once."""
+
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from grpo_kit import __version__
+from grpo_kit.errors import RecipeError, RunError
+
+if TYPE_CHECKING:
+    from grpo_kit.prepare import Prepared
+
+app = typer.Typer(
+    name="grpo-kit",
+    help="Train a small reasoning model with GRPO on one GPU.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if show:
+        typer.echo(f"grpo-kit {__version__}")
+        raise typer.Exit()
+
+
+RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (.yaml), or the directory of a run.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, such as grpo.max_steps=100.")
+]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, or a recipe's name (its newest run).")]
+
+
+@app.command()
+def run(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run, or start.")] = False,
+) -> None:
+    """Check, measure, train, measure again, and say whether the model learned."""
+    prepared = _prepare(recipe, overrides)
+    from grpo_kit.train import train
+
+    raise typer.Exit(exit_code(train(prepared, resume=resume)))
+
+
+@app.command()
+def check(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Every trainer setting and where it is from.")] = False,
+) -> None:
+    """Do all that `run` checks before weights load, and show the plan."""
+    prepared = _prepare(recipe, overrides)
+    from grpo_kit.console import plan_lines, settings_lines
+
+    for line in settings_lines(prepared) if settings else plan_lines(prepared):
+        typer.echo(line)
+
+
+@app.command()
+def samples(
+    run: RunName,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Only completions with REWARD=VALUE (also <, >); repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many to show, the newest last.", min=1)] = 10,
+) -> None:
+    """Read what a run wrote: prompts, completions, answers, rewards."""
+    from grpo_kit.browse import matching_samples, sample_lines
+    from grpo_kit.run_dir import find_run
+
+    found = matching_samples(find_run(run), where or [])
+    for sample in found[-limit:]:
+        for line in sample_lines(sample):
+            typer.echo(line)
+    typer.echo(f"{min(limit, len(found))} of {len(found)} matching completions")
+
+
+@app.command()
+def ask(
+    run: RunName,
+    question: Annotated[str, typer.Argument(help="Fills the recipe's prompt template.")],
+    greedy: Annotated[bool, typer.Option("--greedy", help="The most likely answer instead of a sampled one.")] = False,
+) -> None:
+    """Talk to a trained model with the recipe's own prompt."""
+    from grpo_kit.run_dir import find_run
+
+    found = find_run(run)
+    from grpo_kit.ask import ask_model
+
+    typer.echo(ask_model(found, question, greedy=greedy))
+
+
+@app.command()
+def env() -> None:
+    """What this machine has, and the precision a run would use; exit code 1 if none could start."""
+    from grpo_kit.device import blockers, environment
+
+    found = blockers()
+    if not found:
+        for label, value in environment():
+            typer.echo(f"{label:<14} {value}")
+    for reason in found:
+        typer.echo(f"a run could not start: {reason}", err=True)
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")]) -> None:
+    """Start a project: the recipes and rewards that come with the kit, to edit."""
+    import shutil
+
+    from grpo_kit.shipped import shipped
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RecipeError(f"{folder}: already there and not empty; name a new folder")
+    for kind in ("recipes", "rewards"):
+        shutil.copytree(shipped(kind), folder / kind, ignore=shutil.ignore_patterns("__pycache__"))
+    typer.echo(
+        f"{folder}/recipes and {folder}/rewards are yours to edit; try: grpo-kit run {folder}/recipes/smoke.yaml"
+    )
+
+
+def _prepare(recipe: Path, overrides: list[str] | None) -> "Prepared":
+    from grpo_kit.prepare import prepare
+    from grpo_kit.recipe import load_recipe
+
+    return prepare(load_recipe(recipe, overrides or []))
+
+
+def exit_code(summary: dict[str, Any]) -> int:
+    """0 done; 1 failed, changed nothing, or made the model worse; 130 and 143 interrupted."""
+    if summary["status"] == "stopped":
+        return {"SIGTERM": 143}.get(summary["reason"], 130)
+    return 0 if summary["status"] == "done" and summary["verdict"] != "not learned" else 1
+
+
+QUIET = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # read when huggingface_hub is imported
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""Set before the libraries that read them are imported; what the user has set stays."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; raises SystemExit with the code that the README lists."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", category=FutureWarning)  # of the libraries, about each other
+    try:
+        app(arguments)
+    except RecipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except RunError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

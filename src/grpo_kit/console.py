@@ -1,0 +1,126 @@
+"""What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from grpo_kit.evaluate import Evaluation
+    from grpo_kit.prepare import Prepared
+
+LOSS_NOTE = (
+    "The loss is not shown: with one update per rollout the probability ratio is 1 and the advantages of a group sum "
+    "to 0, so it is near 0 by construction, learning or not. Watch reward and accuracy."
+)
+
+
+class Console:
+    """Prints lines above a progress bar; the bar exists only where standard error is a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm | None = None
+
+    def say(self, text: str = "") -> None:
+        tqdm.write(text, file=sys.stdout)
+        sys.stdout.flush()
+
+    def start_progress(self, what: str, total: int, done: int = 0) -> None:
+        self.stop_progress()
+        self._bar = tqdm(total=total, initial=done, desc=what, leave=False, disable=None, dynamic_ncols=True)
+
+    def progress(self, count: int = 1) -> None:
+        if self._bar is not None:
+            self._bar.update(count)
+
+    def stop_progress(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def step_line(metrics: dict[str, Any], steps: int) -> str:
+    """The line of one step: what matters for GRPO, shares as fractions of 1."""
+
+    def get(key: str) -> float:
+        return float(metrics.get(key, float("nan")))
+
+    width = len(str(steps))
+    return (
+        f"step {metrics['step']:>{width}}/{steps}  reward {get('reward'):.3f}  accuracy {get('kit/accuracy'):.2f}  "
+        f"flat {get('kit/flat_group_share'):.2f} (all right {get('kit/all_right'):.2f}, "
+        f"all wrong {get('kit/all_wrong'):.2f})  truncated {get('kit/truncated_share'):.2f}  "
+        f"tokens {get('completions/mean_length'):.0f}  grad norm {get('grad_norm'):.3g}  "
+        f"{get('kit/seconds/step'):.2f} s/step"
+    )
+
+
+def evaluation_lines(evaluation: "Evaluation") -> list[str]:
+    """Accuracy with its interval, the rewards' means, and one completion in full."""
+    low, high = evaluation.ci95
+    means = "  ".join(f"{name} {mean:.3f}" for name, mean in evaluation.rewards.items() if mean is not None)
+    head = (
+        f"held-out after step {evaluation.step}: accuracy {evaluation.accuracy:.3f} (95% interval {low:.3f} to "
+        f"{high:.3f}, {evaluation.n} prompts x {evaluation.samples})  {means}  "
+        f"tokens {evaluation.mean_tokens:.0f}  truncated {evaluation.truncated_share:.2f}"
+    )
+    return [head, *example_lines(evaluation.example)]
+
+
+def example_lines(example: dict[str, Any]) -> list[str]:
+    """One completion in full, with the answer read in it and its rewards."""
+    rewards = "  ".join(
+        f"{name} {'not judged' if value is None else format(value, '.3g')}"
+        for name, value in example["rewards"].items()
+    )
+    lines = [f"  | {line}" for line in visible(example["completion"]).split("\n")]
+    gold = "" if example.get("gold") is None else f"   gold: {visible(str(example['gold']))}"
+    read = "none" if example.get("answer_read") is None else visible(str(example["answer_read"]))
+    return [f"  prompt: {visible(example['prompt'])}", *lines, f"  answer read: {read}{gold}   {rewards}"]
+
+
+def visible(text: str) -> str:
+    """Model output as text: a control character must not act on the terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plan_lines(prepared: "Prepared") -> list[str]:
+    """What a run will do, as `check` prints it and `run` begins with."""
+    plan, args, recipe = prepared.plan, prepared.args, prepared.recipe
+    first = prepared.data.rows[0]
+    lora = "full fine-tuning" if prepared.lora is None else f"LoRA r={prepared.lora.r}"
+    unused = (
+        f", {plan.unused_rows_per_epoch} of {plan.rows} rows unused per epoch" if plan.unused_rows_per_epoch else ""
+    )
+    held_out = "none: nothing will be measured"
+    if prepared.eval_data is not None:
+        held_out = f"{prepared.eval_data.label}, {len(prepared.eval_data.rows)} rows x {recipe.evaluation.samples}"
+    lines = [
+        f"recipe     {recipe.source}",
+        f"device     {prepared.device.describe()}",
+        f"model      {recipe.model}, {lora}, completions end at {_end_tokens(prepared)}",
+        f"data       {prepared.data.label}, {plan.rows} rows{unused}; prompts of {plan.prompt_tokens_median} tokens "
+        f"(median) to {plan.prompt_tokens_max}",
+        f"held-out   {held_out}",
+        *(f"reward     {r.label} x {r.weight:g}  {r.path}" for r in prepared.rewards),
+        f"plan       {plan.steps} steps ({plan.epochs:.2g} epochs) of {plan.prompts_per_step:g} prompts x "
+        f"{args.num_generations} = {plan.completions_per_step} completions, up to {args.max_completion_length} tokens",
+        f"memory     {plan.memory.describe()}; disk up to {plan.disk_gb:.1f} GB",
+        *(f"note       {note}" for note in prepared.notes),
+    ]
+    shown = ["first prompt, as the model sees it:", *(f"  | {x}" for x in _rendered(prepared, first).split("\n"))]
+    return [*lines, *shown, *([f"  gold: {visible(first['answer'])}"] if first.get("answer") is not None else [])]
+
+
+def settings_lines(prepared: "Prepared") -> list[str]:
+    """Every value of the trainer's configuration and where it comes from."""
+    values = prepared.args.to_dict()
+    return [f"{key} = {values[key]!r}   ({prepared.settings.origin(key)})" for key in sorted(values)]
+
+
+def _rendered(prepared: "Prepared", row: dict[str, Any]) -> str:
+    return visible(prepared.chat.render(row["prompt"]))
+
+
+def _end_tokens(prepared: "Prepared") -> str:
+    return " ".join(prepared.chat.tokenizer.convert_ids_to_tokens(sorted(prepared.chat.end_ids)))

@@ -1,0 +1,148 @@
+"""Held-out accuracy: sample the rows, let the rewards judge, and say how sure the number is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from grpo_kit.generate import sample, sampling_config
+from grpo_kit.prepare import Prepared
+from grpo_kit.rewards import Completions
+from grpo_kit.stats import accuracy_interval, paired_gain, rows_that_would_tell
+
+if TYPE_CHECKING:
+    from grpo_kit.data import Data
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One measurement on held-out rows. `pass_rates` is the share of right completions per prompt, in row order."""
+
+    step: int
+    data: str
+    accuracy: float
+    ci95: tuple[float, float]
+    n: int
+    samples: int
+    mean_tokens: float
+    truncated_share: float
+    rewards: dict[str, float | None]
+    pass_rates: list[float]
+    example: dict[str, Any]
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` keeps of it."""
+        keys = ("accuracy", "ci95", "n", "samples", "mean_tokens", "truncated_share", "rewards")
+        return {key: getattr(self, key) for key in keys}
+
+    def record(self) -> dict[str, Any]:
+        """What `eval.jsonl` keeps of it: everything."""
+        return asdict(self)
+
+
+def evaluate(
+    prepared: Prepared,
+    model: Any,
+    step: int,
+    *,
+    go_on: Callable[[], bool] = lambda: True,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Evaluation | None:
+    """Measure a model on the held-out rows at the training sampling parameters.
+
+    None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end.
+    """
+    data = prepared.eval_data
+    if data is None:
+        return None
+    samples = prepared.recipe.evaluation.samples
+    plan = prepared.plan
+    max_tokens = prepared.recipe.evaluation.max_completion_length or plan.max_completion_length
+    at_once = plan.completions_per_rollout * plan.max_completion_length // max_tokens  # what fits in training fits here
+    sampled = sample(
+        model,
+        prepared.chat,
+        prepared.device,
+        data.rows,
+        sampling_config(prepared.args, prepared.chat, max_tokens),
+        samples=samples,
+        seed=prepared.recipe.seed + 1_000_003 * (step + 1),
+        sequences_at_once=max(at_once, 1),
+        go_on=go_on,
+    )
+    judged = []
+    for row in _judge(prepared, data, sampled):
+        judged.append(row)
+        progress(1)
+    return _summarise(prepared, data, step, samples, judged) if len(judged) == len(data.rows) else None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The completions of one row, scored: `scores[label]` has one number per completion."""
+
+    row: int
+    texts: list[str]
+    tokens: list[int]
+    truncated: list[bool]
+    scores: dict[str, list[float | None]]
+
+
+def _judge(prepared: Prepared, data: "Data", sampled: Iterator[Any]) -> Iterator[_Judged]:
+    for s in sampled:
+        texts = [prepared.chat.decode(ids) for ids in s.completion_ids]
+        batch = Completions(texts, s.completion_ids, [data.rows[s.row]] * len(texts))
+        scores = {reward.label: reward.score(batch) for reward in prepared.rewards}
+        yield _Judged(s.row, texts, [len(ids) for ids in s.completion_ids], s.truncated, scores)
+
+
+def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged: list[_Judged]) -> Evaluation:
+    goal = prepared.goal
+    judged = sorted(judged, key=lambda row: row.row)
+    rates = [fmean(goal.is_right(score) for score in row.scores[goal.label]) for row in judged]
+    means: dict[str, float | None] = {}
+    for reward in prepared.rewards:
+        scores = [score for row in judged for score in row.scores[reward.label] if score is not None]
+        means[reward.label] = fmean(scores) if scores else None
+    first = judged[0]
+    return Evaluation(
+        step=step,
+        data=data.label,
+        accuracy=fmean(rates),
+        ci95=accuracy_interval(rates, samples),
+        n=len(judged),
+        samples=samples,
+        mean_tokens=fmean(tokens for row in judged for tokens in row.tokens),
+        truncated_share=fmean(cut for row in judged for cut in row.truncated),
+        rewards=means,
+        pass_rates=rates,
+        example={
+            "prompt": data.rows[first.row]["prompt"][-1]["content"],
+            "completion": first.texts[0],
+            "answer_read": goal.read_answer(first.texts[0]),
+            "gold": data.rows[first.row].get("answer"),
+            "rewards": {label: scores[0] for label, scores in first.scores.items()},
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Did the model learn? From the paired interval of the held-out gain: above 0, containing 0, below 0."""
+
+    word: str  # "learned", "unclear", "not learned", "not measured"
+    gain: float | None = None
+    ci95: tuple[float, float] | None = None
+    rows_needed: int | None = None
+
+
+def judge_gain(before: Evaluation | None, after: Evaluation | None) -> Verdict:
+    """The verdict on a run from its evaluations before and after."""
+    if before is None or after is None:
+        return Verdict("not measured")
+    gain, interval = paired_gain(before.pass_rates, after.pass_rates)
+    if interval[0] > 0:
+        return Verdict("learned", gain, interval)
+    if interval[1] < 0:
+        return Verdict("not learned", gain, interval)
+    return Verdict("unclear", gain, interval, rows_that_would_tell(gain, interval, len(before.pass_rates)))

@@ -1,0 +1,168 @@
+"""Model weights: where they are, how they are loaded, and the adapter on top of them."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_kit.chat import not_loadable
+from grpo_kit.device import Device
+from grpo_kit.recipe import Recipe, strict_model, validated
+from grpo_kit.shipped import tiny_model
+from grpo_kit.sources import find_file
+
+if TYPE_CHECKING:
+    import torch
+    from peft import LoraConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+LORA_DEFAULTS: dict[str, Any] = {
+    "r": 32,
+    "lora_alpha": 32,
+    "lora_dropout": 0.0,  # it would be active while completions are sampled and scored
+    "target_modules": "all-linear",  # PEFT's own default adapts the query and value projections only
+    "task_type": "CAUSAL_LM",
+}
+
+POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """What can be known of a model without its weights. `max_positions` is None where the config names no limit."""
+
+    parameters: int
+    trainable: int
+    max_positions: int | None
+    kv_values_per_token: int
+    vocabulary: int
+
+
+def find_model(recipe: Recipe) -> str:
+    """The folder or hub id to load from. Raises RecipeError for a built-in model that does not exist."""
+    if recipe.model.startswith("builtin:"):
+        if recipe.model != "builtin:tiny":
+            raise recipe.error("model", f"found {recipe.model!r}; the only built-in model is builtin:tiny")
+        return str(tiny_model())
+    folder = find_file(recipe.model, recipe.source.parent)
+    if folder is not None and folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise recipe.error("model", f"{folder} has no config.json, so it is no checkpoint folder")
+        return str(folder)
+    if folder is not None or recipe.model.startswith((".", "/", "~")) or recipe.model.count("/") > 1:
+        raise recipe.error("model", f"no such folder: {recipe.model}")
+    return recipe.model
+
+
+def lora_config(recipe: Recipe) -> "LoraConfig | None":
+    """The adapter's configuration, or None for full fine-tuning. Raises RecipeError for a key that PEFT lacks."""
+    if recipe.lora is None:
+        return None
+    import typing
+
+    from peft import LoraConfig
+
+    given = validated(recipe, "lora", recipe.lora, strict_model("lora", typing.get_type_hints(LoraConfig)))
+    try:
+        return LoraConfig(**{**LORA_DEFAULTS, **given})
+    except (ValueError, TypeError) as error:
+        raise recipe.error("lora", str(error).splitlines()[0]) from None
+
+
+def measure_model(recipe: Recipe, model_path: str, lora: "LoraConfig | None") -> ModelSize:
+    """Build the model without memory for its weights, and count. Raises RecipeError where that already fails."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(model_path)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise not_loadable(recipe, "config", error) from None
+    parameters = trainable = sum(p.numel() for p in model.parameters())
+    if lora is not None:
+        trainable = _adapter_size(recipe, model, lora)
+    return _size(config, parameters, trainable)
+
+
+def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dict[str, Any]) -> "PreTrainedModel":
+    """The base model in the dtype that training needs: float32, or the device's half precision under an adapter.
+
+    Code from a hub is never executed, and only safetensors are loaded. Raises RecipeError.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # the console has its own
+    dtype = device.lora_base() if recipe.lora is not None else device.weights
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            model_path, **{"dtype": dtype, "use_safetensors": True, **init_kwargs}
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise not_loadable(recipe, "weights", error) from None
+    return model
+
+
+def load_trained(folder: Path, base: str) -> Any:
+    """A model that a run wrote: a full checkpoint, or an adapter on its base model."""
+    from transformers import AutoModelForCausalLM
+
+    if (folder / "adapter_config.json").is_file():
+        from peft import PeftModel
+
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True)
+        return PeftModel.from_pretrained(model, folder)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
+
+
+def save_model(model: Any, folder: Path, dtype: "torch.dtype") -> None:
+    """Write the model to use: the adapter, or all weights in the base model's dtype."""
+    state = model.state_dict()
+    if not hasattr(model, "peft_config"):
+        state = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+        model.config.dtype = dtype
+        model.save_pretrained(folder, state_dict=state)
+    else:
+        model.save_pretrained(folder)
+
+
+def weights_fingerprint(model: "torch.nn.Module") -> list[tuple[float, float]]:
+    """Sum and sum of squares of every trainable tensor: two equal lists mean that no weight moved."""
+    import torch
+
+    with torch.no_grad():
+        tensors = [p.detach() for p in model.parameters() if p.requires_grad]
+        return [(t.sum(dtype=torch.float64).item(), (t.double() ** 2).sum().item()) for t in tensors]
+
+
+@contextlib.contextmanager
+def autocast(device: Device) -> Iterator[None]:
+    """The forward precision of training, for sampling outside of the trainer."""
+    import torch
+
+    if device.autocast is None:
+        yield
+    else:
+        with torch.autocast(device.kind, dtype=getattr(torch, device.autocast)):
+            yield
+
+
+def _adapter_size(recipe: Recipe, model: "PreTrainedModel", lora: "LoraConfig") -> int:
+    from peft import get_peft_model
+
+    try:
+        adapted = get_peft_model(model, lora)
+    except (ValueError, TypeError, KeyError) as error:
+        raise recipe.error("lora", str(error).splitlines()[0]) from None
+    return sum(p.numel() for p in adapted.parameters() if p.requires_grad)
+
+
+def _size(config: "PreTrainedConfig", parameters: int, trainable: int) -> ModelSize:
+    text = config.get_text_config()
+    positions = next((getattr(text, name) for name in POSITIONS if getattr(text, name, None)), None)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return ModelSize(parameters, trainable, positions, 2 * text.num_hidden_layers * heads * head_dim, text.vocab_size)

@@ -1,0 +1,240 @@
+"""Recipe -> `Prepared`: everything that can be known about a run before any weights are opened.
+
+`grpo-kit check` is this function and a print of its result; `grpo-kit run` calls it first. It goes from cheap to
+dear, so that a typo is reported in a second and not behind the import of torch.
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_kit.data import Data, load_data
+from grpo_kit.device import Device, find_device
+from grpo_kit.errors import RecipeError
+from grpo_kit.recipe import DatasetSection, Recipe
+from grpo_kit.rewards import Reward, check_rewards, load_rewards
+from grpo_kit.sources import is_local
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+    from trl import GRPOConfig
+
+    from grpo_kit.chat import Chat
+    from grpo_kit.memory import Memory
+    from grpo_kit.model import ModelSize
+    from grpo_kit.trl_args import Settings
+
+MEASURED_PROMPTS = 1000
+"""Prompts whose tokens are counted for the plan; of the others only those that might be too long."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the run will do, step by step; a *step* is an optimizer step."""
+
+    steps: int
+    epochs: float
+    num_generations: int
+    max_completion_length: int
+    completions_per_rollout: int
+    prompts_per_step: float
+    completions_per_step: int
+    rows: int
+    unused_rows_per_epoch: int
+    prompt_tokens_median: int
+    prompt_tokens_max: int
+    memory: "Memory"
+    disk_gb: float
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked recipe with all that `train` needs: data, rewards, trainer arguments, plan."""
+
+    recipe: Recipe
+    rewards: list[Reward]
+    data: Data
+    eval_data: Data | None
+    settings: "Settings"
+    args: "GRPOConfig"
+    device: Device
+    model_path: str
+    lora: "LoraConfig | None"
+    chat: "Chat"
+    plan: Plan
+    notes: tuple[str, ...]
+
+    @property
+    def goal(self) -> Reward:
+        """The reward whose full marks mean that a completion is right."""
+        return next(reward for reward in self.rewards if reward.label == self.recipe.goal_label)
+
+
+def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
+    """Check a recipe as far as that goes without weights. Raises RecipeError for the first thing found wrong."""
+    rewards = load_rewards(recipe)
+    first = all(is_local(section) for section in _sections(recipe).values())
+    if first:  # local files answer in a second; a hub and TRL's configuration take longer
+        data, eval_data = _load_all(recipe, rewards)
+    from grpo_kit.trl_args import build_args, check_settings
+
+    settings = check_settings(recipe)
+    if not first:
+        data, eval_data = _load_all(recipe, rewards)
+
+    from grpo_kit.chat import end_of_turn_warning, load_chat
+    from grpo_kit.model import find_model, lora_config, measure_model
+
+    device = find_device()
+    args = build_args(recipe, settings, device, run_folder)
+    model_path = find_model(recipe)
+    lora = lora_config(recipe)
+    chat = load_chat(recipe, model_path)
+    size = measure_model(recipe, model_path, lora)
+    completion = args.max_completion_length or 0  # never None: checked with the settings
+    _check_length_options(recipe, rewards, completion)
+
+    notes = [*settings.warnings, *_unusable(data), *_unusable(eval_data), end_of_turn_warning(chat)]
+    data, lengths = _drop_overlong(recipe, chat, data, completion, size.max_positions, notes)
+    if eval_data is not None:
+        limit = recipe.evaluation.max_completion_length or completion
+        eval_data, _ = _drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
+        notes.append(_overlap(recipe, data, eval_data))
+    plan = _plan(recipe, args, device, data, lengths, size)
+    return Prepared(
+        recipe, rewards, data, eval_data, settings, args, device, model_path, lora, chat, plan,
+        tuple(note for note in notes if note),
+    )  # fmt: skip
+
+
+def _sections(recipe: Recipe) -> dict[str, DatasetSection]:
+    sections = {"dataset": recipe.dataset}
+    return sections if recipe.eval_dataset is None else {**sections, "eval_dataset": recipe.eval_dataset}
+
+
+def _load_all(recipe: Recipe, rewards: list[Reward]) -> tuple[Data, Data | None]:
+    """Training and held-out rows, and whether the rewards can be computed from their columns."""
+    if recipe.eval_dataset == recipe.dataset:
+        raise recipe.error("eval_dataset", "is the training data itself; name another split or file")
+    loaded = {key: load_data(recipe, section, key) for key, section in _sections(recipe).items()}
+    for data in loaded.values():
+        check_rewards(recipe, rewards, data.columns, data.rows[0] if data.rows else None)
+    return loaded["dataset"], loaded.get("eval_dataset")
+
+
+def _check_length_options(recipe: Recipe, rewards: list[Reward], limit: int) -> None:
+    """A length budget above what the sampler may write would never be felt."""
+    for reward in rewards:
+        most = reward.parameter("max_tokens")
+        if reward.path.stem == "length" and most is not None and most > limit:
+            raise recipe.error(
+                f"rewards.{reward.label}",
+                f"max_tokens is {most}, above grpo.max_completion_length {limit}, so no completion could reach it; "
+                f"write max_tokens: {limit} and a smaller target_tokens",
+            )
+
+
+def _unusable(data: Data | None) -> list[str]:
+    if data is None or not data.unusable:
+        return []
+    shown = "; ".join(data.unusable[:3]) + ("; ..." if len(data.unusable) > 3 else "")
+    return [f"{data.label}: {len(data.unusable)} of {data.scanned} rows left out, no usable gold answer ({shown})"]
+
+
+def _drop_overlong(
+    recipe: Recipe, chat: "Chat", data: Data, completion: int, positions: int | None, notes: list[str | None]
+) -> tuple[Data, list[int]]:
+    """Leave out prompts that leave no room for a completion; return the lengths (tokens) that were counted."""
+    room = (positions or 2**62) - completion
+    overhead = len(chat.encode([{"role": "user", "content": "x"}]))
+    lengths, kept = [], []
+    for index, row in enumerate(data.rows):
+        # a token is at least one byte, so short texts need no counting
+        longest = overhead + sum(len(message["content"].encode()) + overhead for message in row["prompt"])
+        if index < MEASURED_PROMPTS or longest > room:
+            length = len(chat.encode(row["prompt"]))
+            if length > room:
+                continue
+            lengths.append(length)
+        kept.append(row)
+    dropped = len(data.rows) - len(kept)
+    if not kept:
+        raise recipe.error(
+            "grpo.max_completion_length",
+            f"no prompt of {data.label} leaves room for {completion} completion tokens within the model's {positions} "
+            "positions; lower it",
+        )
+    if dropped:
+        notes.append(
+            f"{data.label}: {dropped} of {len(data.rows)} rows left out, prompt and {completion} completion tokens "
+            f"exceed the model's {positions} positions"
+        )
+    return replace(data, rows=kept), lengths
+
+
+def _overlap(recipe: Recipe, data: Data, eval_data: Data) -> str | None:
+    """Held-out prompts that are also trained on make the measured gain worthless."""
+    trained = {str(row["prompt"]) for row in data.rows}
+    shared = sum(str(row["prompt"]) in trained for row in eval_data.rows)
+    if shared == len(eval_data.rows):
+        raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
+    return f"{shared} of {len(eval_data.rows)} held-out prompts are also training prompts" if shared else None
+
+
+def _plan(
+    recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, lengths: list[int], size: "ModelSize"
+) -> Plan:
+    """The arithmetic of TRL's sampler: whole generation batches only, each used `num_iterations` times."""
+    from grpo_kit.memory import estimate
+
+    generation, group = args.generation_batch_size or 0, args.num_generations or 1
+    completion = args.max_completion_length or 0
+    prompts = generation // group
+    rows = len(data.rows)
+    if rows < prompts:
+        raise recipe.error(
+            "dataset",
+            f"has {rows} rows, but one generation batch needs {prompts} ({generation} completions in groups of "
+            f"{group}); give more rows, or lower grpo.gradient_accumulation_steps or "
+            "grpo.per_device_train_batch_size",
+        )
+    batches = rows // prompts * (args.steps_per_generation or 1) * args.num_iterations
+    per_epoch = max(-(-batches // args.gradient_accumulation_steps), 1)
+    steps = args.max_steps if args.max_steps > 0 else int(-(-args.num_train_epochs * per_epoch // 1))
+    completions = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+    longest = max(lengths)
+    memory = estimate(size, device, recipe.lora is not None, args.beta, generation, longest + completion)
+    copies = (args.save_total_limit or max(steps // int(args.save_steps), 1)) + 1
+    plan = Plan(
+        steps=steps,
+        epochs=steps / per_epoch,
+        num_generations=group,
+        max_completion_length=completion,
+        completions_per_rollout=generation,
+        prompts_per_step=completions / group,
+        completions_per_step=completions,
+        rows=rows,
+        unused_rows_per_epoch=rows % prompts,
+        prompt_tokens_median=sorted(lengths)[len(lengths) // 2],
+        prompt_tokens_max=longest,
+        memory=memory,
+        disk_gb=copies * memory.checkpoint + size.trainable * 4 / 1e9,
+    )
+    _check_room(recipe, device, plan)
+    return plan
+
+
+def _check_room(recipe: Recipe, device: Device, plan: Plan) -> None:
+    if plan.memory.total > device.memory_gb:
+        raise recipe.error(
+            "model",
+            f"needs {plan.memory.describe()}, but {device.name} has {device.memory_gb:.0f} GB; "
+            "use lora:, or lower grpo.per_device_train_batch_size",
+        )
+    free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
+    if plan.disk_gb > free_gb:
+        raise RecipeError(
+            f"{Path.cwd()}: {free_gb:.1f} GB free, but the run's checkpoints need {plan.disk_gb:.1f} GB; "
+            "free some, or lower grpo.save_total_limit"
+        )

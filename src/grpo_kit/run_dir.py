@@ -1,0 +1,132 @@
+"""The files of a run: names, writing, reading, and finding a run by its name."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_kit.errors import RecipeError
+from grpo_kit.recipe import Recipe, as_written
+from grpo_kit.rewards import Reward
+from grpo_kit.sources import find_file
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The directory of one run; `docs/run_directory.md` says what each file holds."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        return self.path / "final"
+
+    def append(self, file: str, record: dict[str, Any]) -> None:
+        """Add one line to a .jsonl file; a line is written whole or, where the process dies, not at all."""
+        line = json.dumps(record, ensure_ascii=False, default=str) + "\n"
+        with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
+            out.write(line)
+
+    def event(self, kind: str, step: int, **more: Any) -> None:
+        self.append("events.jsonl", {"event": kind, "step": step, "time": round(time.time(), 3), **more})
+
+    def write(self, file: str, content: dict[str, Any]) -> None:
+        """Replace a .json file; a reader never sees half of it."""
+        path = self.path / file
+        aside = path.with_suffix(".tmp")
+        aside.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        os.replace(aside, path)
+
+    def read(self, file: str) -> dict[str, Any] | None:
+        path = self.path / file
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def lines(self, file: str) -> Iterator[dict[str, Any]]:
+        """The records of a .jsonl file; a last line that was cut off by a crash is passed over."""
+        path = self.path / file
+        if not path.is_file():
+            return
+        with path.open(encoding="utf-8") as records:
+            for line in records:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
+
+    def cut_back(self, file: str, step: int) -> None:
+        """Keep the records up to and including `step`: what came later is about to be done again."""
+        kept = [record for record in self.lines(file) if record.get("step", 0) <= step]
+        if (self.path / file).is_file():
+            aside = self.path / f"{file}.tmp"
+            with aside.open("w", encoding="utf-8", errors="backslashreplace") as out:
+                out.writelines(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in kept)
+            os.replace(aside, self.path / file)
+
+
+def new_run(name: str) -> RunDir:
+    """Make `./runs/NAME`, or `-2`, `-3`, ... where that is taken: a run is never overwritten."""
+    for number in range(1, 10_000):
+        path = RUNS / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be made ({error.strerror}); go to a folder you may write to") from None
+        return RunDir(path)
+    raise RecipeError(f"{RUNS}: holds 9999 runs called {name}; remove some, or set name:")
+
+
+def runs_called(name: str) -> list[RunDir]:
+    """Runs of a recipe in this folder, newest first."""
+    numbered = [
+        (int(path.name[len(name) + 1 :] or 1), path)
+        for path in RUNS.glob(f"{name}*")
+        if path.name == name or (path.name[len(name) : len(name) + 1] == "-" and path.name[len(name) + 1 :].isdigit())
+    ]
+    return [RunDir(path) for _, path in sorted(numbered, reverse=True)]
+
+
+def find_run(text: str) -> RunDir:
+    """A run by its directory, or by its recipe's name (its newest run). Raises RecipeError."""
+    if (Path(text) / "recipe.yaml").is_file():
+        return RunDir(Path(text))
+    name = Path(text).stem if text.endswith((".yaml", ".yml")) else text
+    found = runs_called(name) if "/" not in name else []
+    if not found:
+        have = sorted(path.name for path in RUNS.glob("*")) if RUNS.is_dir() else []
+        raise RecipeError(f"{text}: no such run (runs here: {', '.join(have) or 'none'})")
+    return found[0]
+
+
+def write_recipe(run: RunDir, recipe: Recipe, rewards: list[Reward]) -> None:
+    """Make the directory a recipe of its own: absolute data paths, and copies of the reward files beside it."""
+    tree = as_written(recipe)
+    tree["name"] = recipe.run_name
+    folder = recipe.source.parent
+    for key in ("dataset", "eval_dataset"):
+        if key in tree:
+            found = find_file(tree[key]["path"], folder)
+            tree[key]["path"] = str(found) if found else tree[key]["path"]
+    model = None if recipe.model.startswith("builtin:") else find_file(recipe.model, folder)
+    tree["model"] = str(model) if model else recipe.model
+    (run.path / "rewards").mkdir(exist_ok=True)
+    for reward in rewards:
+        shutil.copyfile(reward.path, run.path / "rewards" / reward.path.name)
+        tree["rewards"][reward.label].pop("file", None)
+        if reward.path.stem != reward.label:
+            tree["rewards"][reward.label]["file"] = f"rewards/{reward.path.name}"
+    text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
+    (run.path / "recipe.yaml").write_text(text, encoding="utf-8")

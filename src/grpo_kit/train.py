@@ -1,0 +1,267 @@
+"""A prepared recipe to its verdict: load; measure; train; measure again; say what happened."""
+
+import copy
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import TrainerCallback
+
+from grpo_kit.checkpoint import StopRequest, listen_for_stop, newest_checkpoint, step_of, unfinished_run
+from grpo_kit.console import Console, evaluation_lines, plan_lines
+from grpo_kit.evaluate import Evaluation, Verdict, evaluate, judge_gain
+from grpo_kit.model import load_model, save_model, weights_fingerprint
+from grpo_kit.prepare import Prepared
+from grpo_kit.provenance import provenance
+from grpo_kit.record import Recorder
+from grpo_kit.rewards import TrlReward
+from grpo_kit.run_dir import RunDir, new_run, write_recipe
+from grpo_kit.trainer import ObservedTrainer
+
+
+def train(prepared: Prepared, *, resume: bool = False, console: Console | None = None) -> dict[str, Any]:
+    """Run a prepared recipe and return what `summary.json` holds.
+
+    Raises RunError where a started run cannot go on; the run directory then says so too. Ctrl-C and SIGTERM end the
+    run after its step, saved, with status `stopped`.
+    """
+    console = console or Console()
+    run, checkpoint = open_run(prepared, resume)
+    for line in [*plan_lines(prepared), f"run        {run.path}"]:
+        console.say(line)
+
+    started = time.perf_counter()
+    with listen_for_stop() as stop, failures_recorded(run):
+        recorder = Recorder(prepared, run, console)
+        measure = HeldOut(prepared, run, console, stop)
+        trainer = build_trainer(prepared, run, recorder, [recorder, Stopper(stop), measure])
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        untouched = weights_fingerprint(model)
+
+        before = measure(model, 0)
+        if not stop:
+            console.start_progress("training", prepared.plan.steps, step_of(checkpoint) if checkpoint else 0)
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            console.stop_progress()
+        after = measure(model, trainer.state.global_step)
+
+        moved = untouched != weights_fingerprint(model)
+        save_final(prepared, run, model)
+        summary = summarise(prepared, run, stop, before, after, moved, trainer.state.global_step)
+        summary |= {"wall_s": round(time.perf_counter() - started, 1), "peak_memory_gb": round(peak_memory_gb(), 2)}
+        run.write("summary.json", summary)
+    for line in closing_lines(summary, run):
+        console.say(line)
+    return summary
+
+
+def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None]:
+    """A new run directory, or the newest unfinished one of this recipe and its newest complete checkpoint."""
+    run = unfinished_run(prepared.recipe.run_name) if resume else None
+    if run is not None:
+        checkpoint = newest_checkpoint(run)
+        done = step_of(checkpoint) if checkpoint else 0
+        for file in ("metrics.jsonl", "samples.jsonl", "eval.jsonl"):
+            run.cut_back(file, done)
+        run.event("resumed", done)
+        return run, checkpoint
+    run = new_run(prepared.recipe.run_name)
+    write_recipe(run, prepared.recipe, prepared.rewards)
+    run.write("grpo_config.json", prepared.args.to_dict())
+    origin = provenance(prepared)
+    run.write("provenance.json", origin)
+    run.write("data_fingerprint.json", origin["data"])
+    for note in prepared.notes:
+        run.event("warning", 0, message=note)
+    return run, None
+
+
+def build_trainer(
+    prepared: Prepared, run: RunDir, recorder: Recorder, callbacks: list[TrainerCallback]
+) -> ObservedTrainer:
+    """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
+    rows = prepared.data.rows
+    init_kwargs = prepared.settings.from_recipe.get("model_init_kwargs") or {}
+    model = load_model(prepared.recipe, prepared.model_path, prepared.device, init_kwargs)
+    args = copy.copy(prepared.args)
+    args.output_dir, args.model_init_kwargs = str(run.checkpoints), None
+    trainer = ObservedTrainer(
+        model=model,
+        args=args,
+        reward_funcs=[TrlReward(reward, rows, prepared.chat.decode) for reward in prepared.rewards],
+        train_dataset=Dataset.from_dict(
+            {"prompt": [prepared.chat.prompt(row["prompt"]) for row in rows], "row": list(range(len(rows)))}
+        ),
+        processing_class=prepared.chat.tokenizer,
+        peft_config=prepared.lora,
+        callbacks=callbacks,
+        on_rollout=recorder.on_rollout,
+    )
+    for noisy in [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"]:
+        trainer.remove_callback(noisy)
+    return trainer
+
+
+class HeldOut(TrainerCallback):
+    """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`."""
+
+    def __init__(self, prepared: Prepared, run: RunDir, console: Console, stop: StopRequest):
+        self.prepared, self.run, self.console, self.stop = prepared, run, console, stop
+
+    def __call__(self, model: Any, step: int) -> Evaluation | None:
+        """Measure, or read the measurement that an interrupted run already made at this step."""
+        data = self.prepared.eval_data
+        if data is None or self.stop:
+            return None
+        for record in self.run.lines("eval.jsonl"):
+            if record["step"] == step:
+                return Evaluation(**record)
+        self.console.start_progress(f"held-out after step {step}", len(data.rows))
+        evaluation = evaluate(self.prepared, model, step, go_on=lambda: not self.stop, progress=self.console.progress)
+        self.console.stop_progress()
+        if evaluation is not None:
+            self.run.append("eval.jsonl", evaluation.record())
+            for line in evaluation_lines(evaluation):
+                self.console.say(line)
+        return evaluation
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        every = self.prepared.recipe.eval_every
+        if every and state.global_step and state.global_step % every == 0:
+            self(model, state.global_step)
+            self.console.start_progress("training", state.max_steps, state.global_step)
+
+
+class Stopper(TrainerCallback):
+    """Ends training after the step in which the user asked for it, with a checkpoint."""
+
+    def __init__(self, stop: StopRequest):
+        self.stop = stop
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.stop:
+            control.should_save = control.should_training_stop = True
+
+
+@contextmanager
+def failures_recorded(run: RunDir) -> Iterator[None]:
+    """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on."""
+    try:
+        yield
+    except BaseException as error:
+        status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+        steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
+        reason = f"{type(error).__name__}: {error}".strip(": ")
+        run.write("summary.json", {"status": status, "reason": reason, "steps": steps})
+        run.event(status, steps, reason=reason)
+        raise
+
+
+def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:
+    """The model to use: weights in the base checkpoint's dtype, or the adapter; with the tokenizer."""
+    from transformers import AutoConfig
+
+    dtype = AutoConfig.from_pretrained(prepared.model_path).dtype or torch.float32
+    save_model(model, run.final, dtype)
+    prepared.chat.tokenizer.save_pretrained(run.final)
+
+
+def summarise(
+    prepared: Prepared,
+    run: RunDir,
+    stop: StopRequest,
+    before: Evaluation | None,
+    after: Evaluation | None,
+    moved: bool,
+    steps: int,
+) -> dict[str, Any]:
+    """What happened, in numbers. A run that changed nothing is a failed run, whatever its log looked like."""
+    metrics = list(run.lines("metrics.jsonl"))
+    verdict = judge_gain(before, after)
+    status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
+    if status == "done" and not moved:
+        status, reason = "failed", why_nothing_moved(prepared, metrics)
+        verdict = replace(verdict, word="not learned")
+    tenth = max(len(metrics) // 10, 1)
+    tokens = [float(m["num_tokens"]) for m in metrics if m.get("num_tokens")]
+    seconds = sum(m.get("kit/seconds/step") or 0.0 for m in metrics)
+    return {
+        "status": status,
+        "reason": reason,
+        "verdict": verdict.word,
+        "steps": steps,
+        "wall_s": None,
+        "eval_before": before.summary() if before else None,
+        "eval_after": after.summary() if after else None,
+        "gain": gain_record(verdict),
+        "reward_first": mean_of(metrics[:tenth], "reward"),
+        "reward_last": mean_of(metrics[-tenth:], "reward"),
+        "flat_group_share": mean_of(metrics, "kit/flat_group_share"),
+        "tokens_per_s": round(max(tokens) / seconds, 1) if tokens and seconds else None,
+        "peak_memory_gb": None,
+        "diagnoses": [],
+    }
+
+
+def gain_record(verdict: Verdict) -> dict[str, Any] | None:
+    if verdict.gain is None:
+        return None
+    return {"value": verdict.gain, "ci95": verdict.ci95, "rows_needed": verdict.rows_needed}
+
+
+def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]]) -> str:
+    """The reason why no weight moved, from what is certain to what is likely."""
+    if not metrics:
+        return "no weight moved: no step was taken"
+    if not any(m.get("learning_rate") for m in metrics):
+        return f"no weight moved: the learning rate was 0 (grpo.learning_rate={prepared.args.learning_rate:g})"
+    if not any(m.get("grad_norm") for m in metrics):
+        flat, right, wrong = (
+            mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")
+        )
+        return (
+            f"no weight moved: the gradient was 0 in every step; {flat:.0%} of groups were flat "
+            f"({right:.0%} all right, {wrong:.0%} all wrong), so no completion was better than another"
+        )
+    return "no weight moved: every update was rounded away; raise grpo.learning_rate"
+
+
+def closing_lines(summary: dict[str, Any], run: RunDir) -> list[str]:
+    """The end of the story in a few lines."""
+    before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
+    lines = []
+    if before and after:
+        for name, value in (("accuracy", "accuracy"), *((f"  {label}", label) for label in after["rewards"])):
+            pair = [
+                e["accuracy"] if value == "accuracy" and name == value else e["rewards"][value] for e in (before, after)
+            ]
+            if None not in pair:
+                lines.append(f"{name:<12} {pair[0]:.3f} -> {pair[1]:.3f}")
+        low, high = gain["ci95"]
+        lines.append(f"gain         {gain['value']:+.3f} (95% interval {low:+.3f} to {high:+.3f}, paired by prompt)")
+    lines.append(f"status       {summary['status']}" + (f": {summary['reason']}" if summary["reason"] else ""))
+    more = f"; about {gain['rows_needed']} held-out rows would tell" if gain and gain["rows_needed"] else ""
+    lines.append(f"verdict      {summary['verdict']}{more}")
+    return [*lines, f"files        {run.path}"]
+
+
+def mean_of(metrics: list[dict[str, Any]], key: str) -> float | None:
+    values = [m[key] for m in metrics if m.get(key) is not None]
+    return fmean(values) if values else None
+
+
+def peak_memory_gb() -> float:
+    """Of the card where there is one, else of this process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9

@@ -1,0 +1,62 @@
+"""GRPOTrainer, observed: every scored generation batch is handed on. The only module that touches its privates."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trl import GRPOTrainer
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One scored generation batch, in groups of `num_generations` consecutive completions.
+
+    `rewards` is (B, R): one column per reward in the recipe's order, NaN where a reward judged nothing;
+    `advantages` is (B,); `rows` are indices of data rows; times are seconds.
+    """
+
+    step: int
+    rows: list[int]
+    completion_ids: list[list[int]]
+    rewards: list[list[float]]
+    advantages: list[float]
+    generation_s: float
+    rewards_s: float
+
+
+class ObservedTrainer(GRPOTrainer):
+    """Nothing is computed differently from GRPOTrainer: the overrides time, keep and pass on what goes through."""
+
+    def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._on_rollout = on_rollout
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        started = time.perf_counter()
+        output = super()._generate(prompts)
+        self._generation_s = time.perf_counter() - started
+        return output
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        started = time.perf_counter()
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._rewards_s = time.perf_counter() - started
+        self._completion_ids = [list(ids) for ids in completion_ids_list]
+        self._rewards_per_func = rewards_per_func  # (B, R)
+        return rewards_per_func
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        self._on_rollout(
+            Rollout(
+                step=self.state.global_step + 1,
+                rows=[int(row["row"]) for row in inputs],
+                completion_ids=self._completion_ids,
+                rewards=self._rewards_per_func.tolist(),
+                advantages=output["advantages"].tolist(),
+                generation_s=self._generation_s,
+                rewards_s=self._rewards_s,
+            )
+        )
+        return output
