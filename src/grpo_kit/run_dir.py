@@ -117,7 +117,7 @@ def write_recipe(run: RunDir, recipe: Recipe, rewards: list[Reward]) -> None:
     tree["name"] = recipe.run_name
     folder = recipe.source.parent
     for key in ("dataset", "eval_dataset"):
-        if key in tree:
+        if tree.get(key):
             found = find_file(tree[key]["path"], folder)
             tree[key]["path"] = str(found) if found else tree[key]["path"]
     model = None if recipe.model.startswith("builtin:") else find_file(recipe.model, folder)

@@ -1,0 +1,6 @@
+"""A completion's final answer, and its equality with the gold answer. Text is compared, never run."""
+
+from .equality import same_answer, usable_gold
+from .final import final_answer
+
+__all__ = ["final_answer", "same_answer", "usable_gold"]

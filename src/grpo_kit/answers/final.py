@@ -1,0 +1,142 @@
+r"""The answer that a completion commits to last: its boxes, tags, `####` lines and sentences, in their order."""
+
+import re
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from . import prose
+from .equality import same_value
+from .text import balanced, plain, visible
+
+PLACES = ("none", "boxed", "answer_tag", "hash")
+MAX_LENGTH = 100_000  # characters at the end that are read
+MAX_MARKS = 50  # more is an enumeration
+
+_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
+_BOX = re.compile(r"(?:\\(?:boxed|fbox)|\bboxed(?=\{))\s?(?:(?P<open>\{)|(?P<bare>[-+]?\w+(?:\.\d+)?))")
+_HASH = re.compile(r"^[ \t]*####(?!#)[ \t]*(.*)$", re.MULTILINE)
+_HEADING = re.compile(r"[^\w\\$]*[A-Za-z]{2,}")
+_UNFINISHED = re.compile(r"<answer>|\\boxed|^[ \t]*####[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\W*(?:(?:the |your |my )*(?:final |correct )?answer(?: here)?)?\W*", re.IGNORECASE)
+_SEPARATORS = re.compile(r"(?:\band\b|\bor\b|[\s,;$.]|和|或|[a-z]\s*=|\\[()])*")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    text: str
+    start: int
+    end: int
+    places: frozenset[str] = frozenset()
+    announced: bool = False
+
+
+def final_answer(completion: str, require: str = "none") -> str | None:
+    """The answer that the completion commits to last, outside its reasoning; None where there is none."""
+    if require not in PLACES:
+        raise ValueError(f"require: {require!r}; write one of {', '.join(PLACES)}")
+    text = _own_turn(prose.without_code(plain(visible(completion)[-MAX_LENGTH:])))
+    if candidates := _candidates(text):
+        chosen = _settled(candidates, text)
+    elif _UNFINISHED.search(text):
+        return None
+    else:
+        chosen = _statement(text)
+    if chosen is None or (require != "none" and require not in chosen.places):
+        return None
+    return chosen.text
+
+
+def _own_turn(text: str) -> str:
+    """Up to where it goes on, after an answer, with a question of its own or another speaker."""
+    for at, is_speaker in prose.new_tasks(text):
+        before = text[:at]
+        if before.strip() and (is_speaker or _candidates(before) or _statement(before)):
+            return before
+    return text
+
+
+def _candidates(text: str) -> list[Candidate]:
+    """Everything that is offered as an answer, in order; a mark inside an announcement is that announcement's value."""
+    marks = [mark for mark in _marks(text) if not prose.is_rejected(text[max(0, mark.start - 20) : mark.start])]
+    said = []
+    for announced in prose.announcements(text):
+        inside = [i for i, m in enumerate(marks) if m.start < announced.end and announced.start < m.end]
+        for i in inside:
+            marks[i] = replace(marks[i], announced=True)
+        if not inside:
+            said.append(Candidate(announced.text, announced.start, announced.end, announced=True))
+    return sorted([*marks, *said], key=lambda candidate: candidate.start)
+
+
+def _marks(text: str) -> list[Candidate]:
+    """Tags, `####` lines and boxes outside these; empty ones and placeholders are none."""
+    tags = [_mark(tag[1], tag.start(), tag.end(), "answer_tag") for tag in _TAG.finditer(text)]
+    lines = [line for line in _HASH.finditer(text) if _is_answer(line, text)]
+    outer = tags + [_mark(line[1], line.start(), line.end(), "hash") for line in lines]
+    boxes = [box for box in _boxes(text) if not any(mark.start <= box.start < mark.end for mark in outer)]
+    return [mark for mark in outer + boxes if not _PLACEHOLDER.fullmatch(mark.text)]
+
+
+def _mark(content: str, start: int, end: int, place: str) -> Candidate:
+    """A marked answer; a box inside a tag stands in both places."""
+    boxes = _boxes(content)
+    if len(boxes) == 1:
+        return Candidate(boxes[0].text, start, end, frozenset({place, "boxed"}))
+    return Candidate(_said(content), start, end, frozenset({place}))
+
+
+def _boxes(text: str) -> list[Candidate]:
+    found: list[Candidate] = []
+    for tried, box in enumerate(_BOX.finditer(text)):
+        if tried > MAX_MARKS:
+            break
+        end = balanced(text, box.start("open")) + 1 if box["open"] else box.end()
+        if end == 0 or (found and box.start() < found[-1].end):
+            continue
+        content = box["bare"] or text[box.end() : end - 1]
+        while inner := re.search(r"\\(?:boxed|fbox)\s?(?=\{)", content):
+            content = content[: inner.start()] + content[inner.end() :]  # a box in a box is a pair of braces
+        found.append(Candidate(_said(re.sub(r"^\{(.*)\}$", r"\1", content)), box.start(), end, frozenset({"boxed"})))
+    return found
+
+
+def _said(content: str) -> str:
+    """`The answer is 23` inside a mark says 23."""
+    said = prose.announcements(re.sub(r"\\text\s?\{([^{}]*)\}", r"\1", content)) if "nswer" in content else []
+    return said[-1].text if said else content.strip()
+
+
+def _is_answer(line: re.Match[str], text: str) -> bool:
+    """`#### 5 apples` is an answer, `#### Step 1` a heading, unless nothing follows it."""
+    return bool(line[1].strip()) and (not _HEADING.match(line[1]) or not text[line.end() :].strip())
+
+
+def _settled(candidates: list[Candidate], text: str) -> Candidate | None:
+    """The last candidate, if the text lets go of the earlier ones that differ from it, and not of itself."""
+    if len(candidates) > MAX_MARKS:
+        return None
+    current: Candidate | None = candidates[0]
+    for before, candidate in pairwise(candidates):
+        gap = text[before.end : candidate.start]
+        if current and same_value(current.text, candidate.text, symbolic=False):
+            current = replace(candidate, places=candidate.places | current.places)
+        elif prose.commits(gap) or _outranks(candidate, before):
+            current = candidate
+        elif current and before.places == candidate.places == {"boxed"} and _SEPARATORS.fullmatch(gap):
+            current = replace(candidate, text=f"{current.text}, {candidate.text}")
+        else:
+            current = None
+    rest = prose.taken_back(text[candidates[-1].end :])
+    return current if rest is None else _statement(rest)
+
+
+def _outranks(candidate: Candidate, before: Candidate) -> bool:
+    """An announced value after an unannounced one, a tag or `####` after a box: the text has come to its answer."""
+    if candidate.announced and not before.announced:
+        return True
+    return not candidate.places <= {"boxed"} and before.places <= {"boxed"}
+
+
+def _statement(text: str) -> Candidate | None:
+    value = prose.last_statement(text)
+    return Candidate(value, 0, len(text)) if value else None

@@ -1,0 +1,148 @@
+r"""The value that a phrase or a plain sentence states: `about 5 apples`, `So $x = 3$`, `the total is 12 + 3 = 15`."""
+
+import re
+
+from .equality import same_value
+from .number import CURRENCY, TOKEN, read_number
+from .values import Expression, Sequence, Words, read
+from .words import CHINESE
+
+MAX_WORDS = 8  # of an answer in words
+MAX_PHRASE = 500
+
+_MATH = re.compile(
+    r"\$\$?((?!\s)[^$]{1,300}?)(?<![\s\\])\$\$?(?!\d)|\\\((.{1,300}?)\\\)|\\\[(.{1,300}?)\\\]", re.DOTALL
+)
+_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}"
+_NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})|(?<=[一-鿿])(?:{_SIGNED})")
+_FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
+_FORMULA = re.compile(rf"(?<![\w^{{.,$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
+_CHINESE_NUMBER = re.compile(rf"负?(?:[{CHINESE}]{{2,}}|[{CHINESE.replace('一', '')}])[^,.]*$")
+_COPULA = re.compile(
+    r"\b(?:is|are|was|were|be|equals?|gives?|makes?|becomes?|yields?|gets?|have|has|costs?|leaves?)\s(?!that\b)|[=:是为得即有共]|等于"
+)
+_CONNECTORS = re.compile(r"(?:[\s,;.]|and\b|or\b|和|或|及)*")
+_FILLER = re.compile(
+    r"^\W*(?:that|either|exactly|about|approximately|around|roughly|only|just|simply|equal to|the following"
+    r"|one of these|indeed|therefore|thus)\b[\s:,]*",
+    re.IGNORECASE,
+)
+_OPEN_ENDED = re.compile(
+    r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是", re.IGNORECASE
+)
+_CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
+_OR = re.compile(r",?\s+or\s+")
+_WITHIN = re.compile(r"\b(?:(?:in|for|per|after|every|within|from)\s(?:the\s|a\s)?|of\sthe\s)$", re.IGNORECASE)
+_LINK = re.compile(rf"{_COPULA.pattern}|\b(?:total|so|making|leaving|earns?|left|altogether|and then)\b|[剩还得]")
+_CONCLUSION = re.compile(
+    r"\W*(?:so|thus|therefore|hence|in total|altogether|finally)\b|所以|因此|故|一?共", re.IGNORECASE
+)
+_OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div))\s*$")
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}|[一-鿿]")
+_TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
+
+
+def announced_value(phrase: str) -> str | None:
+    """What follows `the answer is`: a value, or the phrase itself where it commits to no single one."""
+    phrase = unmarked(phrase)
+    while filler := _FILLER.match(phrase):
+        phrase = phrase[filler.end() :]
+    if not phrase or len(phrase) > MAX_PHRASE:
+        return None
+    if math := list(_MATH.finditer(phrase)):
+        return _joined(math, phrase) if len(math) > 1 else _with_unit(math[0], phrase)
+    if _is_value(phrase) or _OPEN_ENDED.search(phrase):
+        return _first_of_same(phrase)
+    if not re.search(r"\d", phrase):
+        return _worded(phrase) or (phrase if len(phrase.split()) <= MAX_WORDS else None)
+    for part in (_CIRCUMSTANCE.split(phrase)[0], phrase[_last_end(_COPULA, phrase) :].strip()):
+        if part != phrase and _is_value(part):
+            return part
+    numbers = {found[0].strip() for found in _NUMBER.finditer(phrase)}
+    return numbers.pop() if len(numbers) == 1 else phrase
+
+
+def stated_value(sentence: str) -> str | None:
+    """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
+    sentence = unmarked(sentence[-MAX_PHRASE:])
+    if _is_value(sentence):
+        return _first_of_same(sentence)
+    math = list(_MATH.finditer(sentence))
+    numbers = [n for n in _NUMBER.finditer(sentence) if not any(m.start() <= n.start() < m.end() for m in math)]
+    if math and (not numbers or numbers[-1].end() < math[-1].end()):
+        return _joined(math, sentence)
+    tail = _FILLER.sub("", sentence[_last_end(_COPULA, sentence) :].strip(), count=1)
+    if isinstance(read(tail), Sequence) and _is_value(tail):
+        return _first_of_same(tail)
+    if formula := _FORMULA.search(sentence):
+        value = formula[1].strip() if _is_value(formula[1]) else None
+        return None if value is None or _OPEN_ENDED.search(sentence[: formula.start()][-20:]) else value
+    return _last_number(numbers, sentence) if numbers else _worded(sentence)
+
+
+def unmarked(text: str) -> str:
+    """Without Markdown emphasis, quotes and what stands after the last word."""
+    text = re.sub(r"\*\*(?![\d(])|(?<![\d)])\*\*|(?<=\d)\*\*(?=\W*$)|__|`", "", text).strip()
+    return _TRAILING.sub("", text.lstrip("*\"' |")).rstrip("*\"' |!").rstrip(".,;: ")
+
+
+def is_bare_number(sentence: str) -> bool:
+    number = read_number(unmarked(sentence).strip("$"))
+    return number is not None and not re.search(r"[^\W\d]", number.unit)
+
+
+def _joined(math: list[re.Match[str]], text: str) -> str:
+    """The last formula, with those before it that only commas and `and` part from it."""
+    first = len(math) - 1
+    while first and _CONNECTORS.fullmatch(text[math[first - 1].end() : math[first].start()]):
+        first -= 1
+    return ", ".join(_content(found) for found in math[first:])
+
+
+def _with_unit(math: re.Match[str], phrase: str) -> str:
+    unit = phrase[math.end() :].strip()
+    return f"{_content(math)} {unit}" if math.start() == 0 and unit and read_number(f"0 {unit}") else _content(math)
+
+
+def _content(math: re.Match[str]) -> str:
+    return next(part for part in math.groups() if part).strip()
+
+
+def _last_number(numbers: list[re.Match[str]], sentence: str) -> str | None:
+    """The last number, where the sentence concludes to it or has no other; `in 7 days` is no other."""
+    numbers = [n for n in numbers if not _WITHIN.search(sentence[: n.start()])] or numbers[-1:]
+    last = numbers[-1]
+    value, before = last[0].strip(), sentence[: last.start()]
+    if _OPERATOR_BEFORE.search(before) or (value[0] in "+-" and re.search(r"[\d)}]\s*$", before)):
+        return None
+    concluded = len({n[0].strip() for n in numbers}) == 1 or _LINK.search(sentence[numbers[-2].end() : last.start()])
+    if _OPEN_ENDED.search(before[-20:]) or not (concluded or _CONCLUSION.match(sentence)):
+        return None
+    return value
+
+
+def _is_value(text: str) -> bool:
+    """A number, a list or a formula, and no prose."""
+    value = read(text)
+    parts = value.items if isinstance(value, Sequence) else (value,)
+    wordy = (isinstance(p, Words) or (isinstance(p, Expression) and _PROSE.search(p.latex)) for p in parts)
+    return not any(wordy)
+
+
+def _worded(phrase: str) -> str | None:
+    """A number in words at the end of a phrase: `it is forty-two apples`."""
+    tail = phrase[_last_end(_COPULA, phrase) :].strip()
+    if read_number(tail):
+        return tail
+    chinese = _CHINESE_NUMBER.search(phrase)
+    return chinese[0] if chinese and read_number(chinese[0]) else None
+
+
+def _first_of_same(text: str) -> str:
+    """`3/8, or 37.5%` names one value twice."""
+    parts = _OR.split(text)
+    return parts[0] if all(same_value(parts[0], part, symbolic=False) for part in parts[1:]) else text
+
+
+def _last_end(pattern: re.Pattern[str], text: str) -> int:
+    return max((found.end() for found in pattern.finditer(text)), default=0)

@@ -1,0 +1,189 @@
+r"""What running text does with its answers: announces them, takes them back, checks them, or says something else."""
+
+import re
+from dataclasses import dataclass
+
+from .equality import same_value
+from .number import read_number
+from .phrases import MAX_PHRASE, announced_value, is_bare_number, stated_value, unmarked
+
+MAX_STATEMENT = 4_000  # characters at the end in which an unannounced answer is looked for
+MAX_LETTERS = 20  # of a completion that is nothing but an answer in words
+MAX_REMARKS = 2  # sentences without a value that may follow it
+
+_ANNOUNCED = re.compile(
+    r"""(?<![A-Za-z])(?:answers?|final\s+result|(?:correct|right)\s+(?:option|choice))
+        (?:\s+(?:to|for|of)\s[^.!?:=\n]{0,80}?)?[*_\s]*
+        (?:\s(?:is|are|was|would\s+be|should\s+be|must\s+be|will\s+be|becomes|equals|comes\s+(?:out\s+)?to)(?![A-Za-z'])|:|=)
+        |^[ \t\#*_]*(?:final\s+)?answer[ \t*_]*$
+        |(?<=\?)\s+A\s*:|\b(?:choose|select|pick)\s+(?=\(?[A-J]\b)|\boption(?=\s+\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right))
+        |(?:答案|最终结果)(?:应该|应|就|只能)?(?:是|为|等于|选|:)|(?:^|(?<=[\s,.]))答\s*:|选择?\s*:?(?=\s*[(]?[A-J])""",
+    re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+)
+_HYPOTHETICAL = re.compile(
+    r"\b(?:if|whether|suppose|assum\w+|unless|reward|gold|reference|grader)\b[^.!?\n,]*$|(?:如果|假如|假设)[^.,]*$",
+    re.IGNORECASE,
+)
+# What ends the value inside the announcing sentence: a reason, a contrast, a remark.
+_REMARK = re.compile(
+    r"""(?:,\s*|\s+)(?:because|since|which|where|whereas|while|not|rather\s+than|instead\s+of|but|so|as\s(?!follows)
+        |meaning|after|given|if|when|is\s+(?:the\s+)?(?:correct|right))\b|\s+\((?=[^()]*[A-Za-z]{3})|\s+-{2,}\s|\s*—|,?\s*(?:而不是|而非|不是|不对|因为|因此|所以)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CONTRAST = re.compile(r"\s*not\s[^.!?]*?\bbut\s+|\s*(?:不是|并非)[^.!?]*?而是", re.IGNORECASE)
+_NEGATION = re.compile(r"\s*(?:not|n't)\b|\s*(?:不是|并非)", re.IGNORECASE)
+_REJECTED = re.compile(r"(?:\bnot|\bisn't|不是|而非)\s*\W{0,3}$", re.IGNORECASE)
+_COMMITMENT = re.compile(
+    r"""\b(?:therefore|thus|hence|so|consequently|finally|final|altogether|in\s+total|in\s+conclusion|overall|actually
+        |correct(?:ed|ing|ion|ly)|instead|wait|hold\s+on|scratch|oops|mistake|wrong|revis\w+|redo\w*|re-?calculat\w+)\b
+        |所以|因此|因而|故|最终|综上|总共|更正|不对|错了|应该|应为|等等""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_RETRACTION = re.compile(
+    r"""\b(?:wait|hold\s+on|scratch\s+that|correction|oops|my\s+mistake|i\s+made\s+an?\s+\w+|i\s+was\s+wrong|i\s+mean
+        |(?:that|this|which|it)(?:\s+is|'s|\s+was)\s+(?:\w+\s+)?(?:wrong|incorrect|false|a\s+mistake|not\s+(?:right|correct)))\b
+        |(?:^|[.!?]\s+)\W{0,3}(?:hmm,?\s+|no,\s+)?actually\b|(?:^|[.!?]\s+)\W{0,3}no[,.]\s|不对|错了|等等|等一下|更正|算错""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CONFIRMATION = re.compile(
+    r"\b(?:(?<!not )correct|(?<!not )right|consistent|confirm(?:ed|s)?|matches|checks out|yes)\b|没错|正确|无误",
+    re.IGNORECASE,
+)
+_CHECKING = re.compile(
+    r"(?:(?<=[.!?])\s{1,9}|(?<=\n)[^\w\n]{0,9})(?:check\b|verif(?:y|ication)|to (?:check|verify)|note\b"
+    r"|(?:let me|let us|let's) (?:double[- ]?check|verify|check)|we can (?:check|verify)|验证|验算|检验|检查|注意)",
+    re.IGNORECASE,
+)
+_METADATA = re.compile(
+    r"(?:^|(?<=[.!?]\s))[^\w\n]{0,9}(?:\w{1,20} ){0,2}"
+    r"(?:tokens?|confidence|score|reward|grade|rating|time|elapsed|word count|length|version|id|seed)"
+    r"(?: (?:used|taken|count|level))?\s?[:=].*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ASIDE = re.compile(r"\([^()]*[A-Za-z]{3}[^()]*\)")
+# Sentences whose numbers are nobody's answer: the task, a refusal, words for the grader, code.
+_NO_ANSWER = re.compile(
+    r"""\?\W{0,9}$|^\W{0,9}(?:compute|calculate|find|evaluate|simplify|solve|determine|what|how|please|put|write|give)\b
+        |\b(?:asked|need|have|want|task\s+is|trying)\s+(?:for|to\s+(?:compute|calculate|find|evaluate|solve|determine))\b
+        |\b(?:asks\s+for|may|might|could)\b|^\W{0,9}(?:请|求)|需要计算
+        |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法|不确定
+        |\b(?:full\s+marks|grader|grading|reward|rubric|mark\s+(?:this|it)|as\s+correct)\b|满分
+        |__\w+__|\b(?:import|lambda|exec|eval|print|exit|open|def|return)\b\s*[\w('"]|\w\.\w+\(""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CODE_BLOCK = re.compile(r"```(?!\s{0,9}\n[^\n]*\n```)(?!(?:latex|tex|text|math|markdown)\b).*?(?:```|\Z)", re.DOTALL)
+_NEW_TASK = re.compile(
+    r"^[^\w\n]{0,9}(?:(?P<role>user|human|assistant|system|用户)|question|problem|exercise|example|问题|题目)"
+    r"\s?\d{0,3}[^\w\n]{0,3}:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s|\*|$)|\n")
+_BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,2}[.)]|#{1,6})\s+")
+_ENDED = re.compile(r"[.!?)\]}*\"'`|$]\s*$")
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """`the answer is 5`: the value and the part of the text that announces it."""
+
+    text: str
+    start: int
+    end: int
+
+
+def without_code(text: str) -> str:
+    """Blanks program listings: a value that code would print is no answer."""
+    return _CODE_BLOCK.sub(lambda m: " " * len(m[0]), text)
+
+
+def new_tasks(text: str) -> list[tuple[int, bool]]:
+    """Where the text goes on with a question or another speaker, and whether it is a speaker."""
+    return [(found.start(), found["role"] is not None) for found in _NEW_TASK.finditer(text)]
+
+
+def announcements(text: str) -> list[Announcement]:
+    cues = list(_ANNOUNCED.finditer(text))
+    limits = [*(cue.start() for cue in cues), len(text)][1:]
+    found = [_announcement(text, cue, limit) for cue, limit in zip(cues, limits, strict=True)]
+    return [announcement for announcement in found if announcement]
+
+
+def _announcement(text: str, cue: re.Match[str], limit: int) -> Announcement | None:
+    """The value after a cue: to the end of its sentence, to a remark, or to the next cue."""
+    following = text[cue.end() : min(limit, cue.end() + MAX_PHRASE)]
+    region = following.lstrip(" \t\n*_:")
+    start = cue.end() + len(following) - len(region)
+    if ending := _SENTENCE_END.search(region, 1):
+        region = region[: ending.start()]
+    if _HYPOTHETICAL.search(text[max(0, cue.start() - 80) : cue.start()]) or region.rstrip("*_ ").endswith("?"):
+        return None
+    contrast = _CONTRAST.match(region)
+    remark = _REMARK.search(region, contrast.end() if contrast else 1)
+    end = remark.start() if remark else len(region)
+    phrase = region[contrast.end() if contrast else 0 : end]
+    value = None if _NEGATION.match(phrase) else announced_value(_BULLET.sub("", phrase, count=1))
+    return Announcement(value, cue.start(), start + end) if value and not _NO_ANSWER.search(value) else None
+
+
+def is_rejected(before: str) -> bool:
+    """Whether the words before a value say that it is not the answer."""
+    return bool(_REJECTED.search(before))
+
+
+def commits(gap: str) -> bool:
+    """Whether the words between two different values say that the second one counts."""
+    return bool(_COMMITMENT.search(gap))
+
+
+def taken_back(tail: str) -> str | None:
+    """What the text says after it has taken back the answer before it; None where that answer stands."""
+    found = _RETRACTION.search(tail)
+    if not found or _CONFIRMATION.search(tail, found.end()):
+        return None
+    return tail[found.end() :]
+
+
+def last_statement(text: str) -> str | None:
+    """The value of the last sentence that has one, where nothing is announced; None where that commits to nothing."""
+    sentences = _sentences(text[-MAX_STATEMENT:])
+    for back, (sentence, starts_line) in enumerate(reversed(sentences)):
+        if _NO_ANSWER.search(sentence):
+            return None
+        value = stated_value(sentence)
+        if value is None and len(sentences) == 1 and len(re.findall(r"[^\W\d_]", sentence)) <= MAX_LETTERS:
+            return unmarked(sentence)  # nothing else was said: `Tuesday`
+        if value is None and (back == MAX_REMARKS or re.search(r"\d", sentence) or not _ENDED.search(sentence)):
+            return None
+        if value is None:
+            continue
+        if back == 0 and not (_ENDED.search(sentence) or _ends_with(sentence, value)):
+            return None  # cut off in the middle
+        earlier = sentences[: len(sentences) - 1 - back]
+        appended = earlier and is_bare_number(sentence)
+        return None if appended and not _agrees(value, earlier[-1][0], starts_line) else value
+    return None
+
+
+def _agrees(value: str, before: str, starts_line: bool) -> bool:
+    """A bare number at the end repeats the sentence before it, or stands on its own line after one without a value."""
+    stated = stated_value(before)
+    return starts_line or before.endswith("?") if stated is None else same_value(stated, value, symbolic=False)
+
+
+def _sentences(text: str) -> list[tuple[str, bool]]:
+    """The sentences and whether they start a line, without asides, checks of the result, and metadata lines."""
+    without_metadata = _METADATA.sub("", text)
+    text = without_metadata if without_metadata.strip() else text
+    checking = next((found for found in _CHECKING.finditer(text) if text[: found.start()].strip()), None)
+    text = _ASIDE.sub("", text[: checking.start()] if checking else text)
+    found = []
+    for line in text.splitlines():
+        parts = [part for part in _SENTENCE_END.split(_BULLET.sub("", line, count=1)) if re.search(r"\w", part)]
+        found += [(part.strip(), at == 0) for at, part in enumerate(parts)]
+    return found
+
+
+def _ends_with(sentence: str, value: str) -> bool:
+    """Whether nothing but a unit follows the value: such a sentence may lack its full stop and still be finished."""
+    rest = sentence[sentence.rfind(value) + len(value) :]
+    return not re.search(r"\w", rest) or read_number(f"0 {unmarked(rest)}") is not None
