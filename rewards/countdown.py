@@ -16,7 +16,7 @@ _GAME = {"numbers": [3, 5, 3], "target": 24}
 CASES = [
     ("<answer>(3 + 5) * 3</answer>", _GAME, 1.0),
     ("<think>3 * 5 = 15, no. 8 * 3 = 24.</think>\n<answer>(3 + 5) * 3 = 24</answer>", _GAME, 1.0),
-    ("3 and 5 make 8.\n</think>\n<answer>（３＋５）\u00d73</answer>", _GAME, 1.0),  # noqa: RUF001
+    ("3 and 5 make 8.\n</think>\n<answer>（３＋５）\u00d73</answer>", _GAME, 1.0),
     ("<answer>8 / (3 - 8 / 3)</answer>", {"numbers": [3, 3, 8, 8], "target": 24}, 1.0),  # 8 / (1/3)
     ("<answer>3 + 5 * 3</answer>", _GAME, 0.0),  # 18
     ("<answer>(3 + 5) * 3 = 25</answer>", _GAME, 0.0),

@@ -98,8 +98,13 @@ def _has_one_answer(text: str) -> bool:
 
 def _after_thinking(completion: str) -> str:
     """The text outside the reasoning; nothing where the reasoning never ends."""
-    closed = re.sub(r"<think>.*?</think>", "", completion, flags=re.DOTALL)
-    return "" if "<think>" in closed else closed.rpartition("</think>")[2]
+    *reasoned, rest = completion.split("</think>")
+    kept = ""
+    for part in reasoned:
+        outside, opened, _ = part.partition("<think>")
+        # A closing tag without an opening one belongs to one in the prompt: all before it is reasoning too.
+        kept = kept + outside if opened else ""
+    return "" if "<think>" in rest else kept + rest
 
 
 def _boxes(text: str) -> list[str]:

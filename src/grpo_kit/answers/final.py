@@ -2,7 +2,7 @@ r"""The answer that a completion commits to last: its boxes, tags, `####` lines 
 
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from . import prose
 from .equality import same_value
@@ -11,6 +11,7 @@ from .text import balanced, plain, visible
 PLACES = ("none", "boxed", "answer_tag", "hash")
 MAX_LENGTH = 100_000  # characters at the end that are read
 MAX_MARKS = 50  # more is an enumeration
+MAX_TASKS = 20
 
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\bboxed(?=\{))\s?(?:(?P<open>\{)|(?P<bare>[-+]?\w+(?:\.\d+)?))")
@@ -18,6 +19,7 @@ _HASH = re.compile(r"^[ \t]*####(?!#)[ \t]*(.*)$", re.MULTILINE)
 _HEADING = re.compile(r"[^\w\\$]*[A-Za-z]{2,}")
 _UNFINISHED = re.compile(r"<answer>|\\boxed|^[ \t]*####[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\W*(?:(?:the |your |my )*(?:final |correct )?answer(?: here)?)?\W*", re.IGNORECASE)
+_SENTENCE = re.compile(r"\s*[A-Z][A-Za-z ]{1,60} (?:is|are|was|were|equals) ([^\n]{1,60}?)\.?\s*")
 _SEPARATORS = re.compile(r"(?:\band\b|\bor\b|[\s,;$.]|和|或|[a-z]\s*=|\\[()])*")
 
 
@@ -48,7 +50,7 @@ def final_answer(completion: str, require: str = "none") -> str | None:
 
 def _own_turn(text: str) -> str:
     """Up to where it goes on, after an answer, with a question of its own or another speaker."""
-    for at, is_speaker in prose.new_tasks(text):
+    for at, is_speaker in prose.new_tasks(text)[:MAX_TASKS]:
         before = text[:at]
         if before.strip() and (is_speaker or _candidates(before) or _statement(before)):
             return before
@@ -70,11 +72,15 @@ def _candidates(text: str) -> list[Candidate]:
 
 def _marks(text: str) -> list[Candidate]:
     """Tags, `####` lines and boxes outside these; empty ones and placeholders are none."""
-    tags = [_mark(tag[1], tag.start(), tag.end(), "answer_tag") for tag in _TAG.finditer(text)]
-    lines = [line for line in _HASH.finditer(text) if _is_answer(line, text)]
+    tags = [_mark(tag[1], tag.start(), tag.end(), "answer_tag") for tag in _first(_TAG, text)]
+    lines = [line for line in _first(_HASH, text) if _is_answer(line, text)]
     outer = tags + [_mark(line[1], line.start(), line.end(), "hash") for line in lines]
     boxes = [box for box in _boxes(text) if not any(mark.start <= box.start < mark.end for mark in outer)]
     return [mark for mark in outer + boxes if not _PLACEHOLDER.fullmatch(mark.text)]
+
+
+def _first(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    return list(islice(pattern.finditer(text), MAX_MARKS + 1))
 
 
 def _mark(content: str, start: int, end: int, place: str) -> Candidate:
@@ -87,21 +93,29 @@ def _mark(content: str, start: int, end: int, place: str) -> Candidate:
 
 def _boxes(text: str) -> list[Candidate]:
     found: list[Candidate] = []
-    for tried, box in enumerate(_BOX.finditer(text)):
-        if tried > MAX_MARKS:
-            break
+    for box in _first(_BOX, text):
         end = balanced(text, box.start("open")) + 1 if box["open"] else box.end()
         if end == 0 or (found and box.start() < found[-1].end):
             continue
-        content = box["bare"] or text[box.end() : end - 1]
-        while inner := re.search(r"\\(?:boxed|fbox)\s?(?=\{)", content):
-            content = content[: inner.start()] + content[inner.end() :]  # a box in a box is a pair of braces
-        found.append(Candidate(_said(re.sub(r"^\{(.*)\}$", r"\1", content)), box.start(), end, frozenset({"boxed"})))
+        content = box["bare"] or _without_boxes(text[box.end() : end - 1])
+        found.append(Candidate(_said(content), box.start(), end, frozenset({"boxed"})))
     return found
 
 
+def _without_boxes(content: str) -> str:
+    """A box in a box is only its content."""
+    while inner := re.search(r"\\(?:boxed|fbox)\s?(?=\{)", content):
+        end = balanced(content, inner.end())
+        if end < 0:
+            break
+        content = content[: inner.start()] + content[inner.end() + 1 : end] + content[end + 1 :]
+    return content
+
+
 def _said(content: str) -> str:
-    """`The answer is 23` inside a mark says 23."""
+    """`The answer is 23` or `It is 23.` inside a mark says 23."""
+    if sentence := _SENTENCE.fullmatch(content):
+        return sentence[1]
     said = prose.announcements(re.sub(r"\\text\s?\{([^{}]*)\}", r"\1", content)) if "nswer" in content else []
     return said[-1].text if said else content.strip()
 

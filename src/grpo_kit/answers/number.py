@@ -184,8 +184,4 @@ def _is_unit(rest: str) -> bool:
 
 
 def _known_unit(unit: str) -> tuple[str, Fraction] | None:
-    return (
-        _SAME_UNIT.get(unit) or _SAME_UNIT.get(unit.lower().removesuffix("s"))
-        if len(unit) > 1
-        else _SAME_UNIT.get(unit)
-    )
+    return _SAME_UNIT.get(unit if unit in _SAME_UNIT else unit.lower().removesuffix("s"))

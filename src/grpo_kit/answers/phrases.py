@@ -5,7 +5,7 @@ import re
 from .equality import same_value
 from .number import CURRENCY, TOKEN, read_number
 from .values import Expression, Sequence, Words, read
-from .words import CHINESE
+from .words import CHINESE, ENGLISH
 
 MAX_WORDS = 8  # of an answer in words
 MAX_PHRASE = 500
@@ -16,11 +16,13 @@ _MATH = re.compile(
 _SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}"
 _NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})|(?<=[一-鿿])(?:{_SIGNED})")
 _FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
-_FORMULA = re.compile(rf"(?<![\w^{{.,$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
+_FORMULA = re.compile(rf"(?<![\w^{{.,'$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
 _CHINESE_NUMBER = re.compile(rf"负?(?:[{CHINESE}]{{2,}}|[{CHINESE.replace('一', '')}])[^,.]*$")
 _COPULA = re.compile(
-    r"\b(?:is|are|was|were|be|equals?|gives?|makes?|becomes?|yields?|gets?|have|has|costs?|leaves?)\s(?!that\b)|[=:是为得即有共]|等于"
+    r"\b(?:is|are|was|were|be|equals?|gives?|makes?|becomes?|yields?|gets?|have|has|costs?|leaves?)\s(?!that\b)"
+    r"|[=:是为得即有共]|等于"
 )
+_PRONOUN = re.compile(r"one\b", re.IGNORECASE)
 _CONNECTORS = re.compile(r"(?:[\s,;.]|and\b|or\b|和|或|及)*")
 _FILLER = re.compile(
     r"^\W*(?:that|either|exactly|about|approximately|around|roughly|only|just|simply|equal to|the following"
@@ -31,13 +33,14 @@ _OPEN_ENDED = re.compile(
     r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是", re.IGNORECASE
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
+_REASON = re.compile(r",?\s(?:since|because)\s")
 _OR = re.compile(r",?\s+or\s+")
 _WITHIN = re.compile(r"\b(?:(?:in|for|per|after|every|within|from)\s(?:the\s|a\s)?|of\sthe\s)$", re.IGNORECASE)
 _LINK = re.compile(rf"{_COPULA.pattern}|\b(?:total|so|making|leaving|earns?|left|altogether|and then)\b|[剩还得]")
 _CONCLUSION = re.compile(
     r"\W*(?:so|thus|therefore|hence|in total|altogether|finally)\b|所以|因此|故|一?共", re.IGNORECASE
 )
-_OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div))\s*$")
+_OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div)|to|through)\s*$")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}|[一-鿿]")
 _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
 
@@ -64,7 +67,7 @@ def announced_value(phrase: str) -> str | None:
 
 def stated_value(sentence: str) -> str | None:
     """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
-    sentence = unmarked(sentence[-MAX_PHRASE:])
+    sentence = unmarked(_REASON.split(sentence[-MAX_PHRASE:])[0])
     if _is_value(sentence):
         return _first_of_same(sentence)
     math = list(_MATH.finditer(sentence))
@@ -75,8 +78,9 @@ def stated_value(sentence: str) -> str | None:
     if isinstance(read(tail), Sequence) and _is_value(tail):
         return _first_of_same(tail)
     if formula := _FORMULA.search(sentence):
-        value = formula[1].strip() if _is_value(formula[1]) else None
-        return None if value is None or _OPEN_ENDED.search(sentence[: formula.start()][-20:]) else value
+        before = sentence[: formula.start()]
+        unsettled = _OPEN_ENDED.search(before[-20:]) or _OPERATOR_BEFORE.search(before)
+        return formula[1].strip() if _is_value(formula[1]) and not unsettled else None
     return _last_number(numbers, sentence) if numbers else _worded(sentence)
 
 
@@ -134,8 +138,8 @@ def _worded(phrase: str) -> str | None:
     tail = phrase[_last_end(_COPULA, phrase) :].strip()
     if read_number(tail):
         return tail
-    chinese = _CHINESE_NUMBER.search(phrase)
-    return chinese[0] if chinese and read_number(chinese[0]) else None
+    spelt = [phrase[found.start() :] for found in (*ENGLISH.finditer(phrase), *_CHINESE_NUMBER.finditer(phrase))]
+    return next((number for number in spelt if read_number(number) and not _PRONOUN.match(number)), None)
 
 
 def _first_of_same(text: str) -> str:

@@ -14,9 +14,10 @@ MAX_REMARKS = 2  # sentences without a value that may follow it
 _ANNOUNCED = re.compile(
     r"""(?<![A-Za-z])(?:answers?|final\s+result|(?:correct|right)\s+(?:option|choice))
         (?:\s+(?:to|for|of)\s[^.!?:=\n]{0,80}?)?[*_\s]*
-        (?:\s(?:is|are|was|would\s+be|should\s+be|must\s+be|will\s+be|becomes|equals|comes\s+(?:out\s+)?to)(?![A-Za-z'])|:|=)
+        (?:\s(?:is|are|was|(?:would|should|must|will)\s+be|becomes|equals|comes\s+(?:out\s+)?to)(?![A-Za-z'])|:|=)
         |^[ \t\#*_]*(?:final\s+)?answer[ \t*_]*$
-        |(?<=\?)\s+A\s*:|\b(?:choose|select|pick)\s+(?=\(?[A-J]\b)|\boption(?=\s+\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right))
+        |(?<=\?)\s+A\s*:|\b(?:choose|select|pick)\s+(?=\(?[A-J]\b)
+        |\boption(?=\s+\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right))
         |(?:答案|最终结果)(?:应该|应|就|只能)?(?:是|为|等于|选|:)|(?:^|(?<=[\s,.]))答\s*:|选择?\s*:?(?=\s*[(]?[A-J])""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
@@ -27,7 +28,9 @@ _HYPOTHETICAL = re.compile(
 # What ends the value inside the announcing sentence: a reason, a contrast, a remark.
 _REMARK = re.compile(
     r"""(?:,\s*|\s+)(?:because|since|which|where|whereas|while|not|rather\s+than|instead\s+of|but|so|as\s(?!follows)
-        |meaning|after|given|if|when|is\s+(?:the\s+)?(?:correct|right))\b|\s+\((?=[^()]*[A-Za-z]{3})|\s+-{2,}\s|\s*—|,?\s*(?:而不是|而非|不是|不对|因为|因此|所以)""",
+        |meaning|after|given|if|when|is\s+(?:the\s+)?(?:correct|right))\b
+        |\s+\((?=[^()]*[A-Za-z]{3})|\s+-{2,}\s|\s*—|\s*\#{2,}|;\s*(?=[^\W\d])
+        |,?\s*(?:而不是|而非|不是|不对|因为|因此|所以)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\s*not\s[^.!?]*?\bbut\s+|\s*(?:不是|并非)[^.!?]*?而是", re.IGNORECASE)
@@ -41,7 +44,8 @@ _COMMITMENT = re.compile(
 )
 _RETRACTION = re.compile(
     r"""\b(?:wait|hold\s+on|scratch\s+that|correction|oops|my\s+mistake|i\s+made\s+an?\s+\w+|i\s+was\s+wrong|i\s+mean
-        |(?:that|this|which|it)(?:\s+is|'s|\s+was)\s+(?:\w+\s+)?(?:wrong|incorrect|false|a\s+mistake|not\s+(?:right|correct)))\b
+        |(?:that|this|which|it)(?:\s+is|'s|\s+was)\s+(?:\w+\s+)?
+         (?:wrong|incorrect|false|a\s+mistake|not\s+(?:right|correct)))\b
         |(?:^|[.!?]\s+)\W{0,3}(?:hmm,?\s+|no,\s+)?actually\b|(?:^|[.!?]\s+)\W{0,3}no[,.]\s|不对|错了|等等|等一下|更正|算错""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -65,7 +69,7 @@ _ASIDE = re.compile(r"\([^()]*[A-Za-z]{3}[^()]*\)")
 _NO_ANSWER = re.compile(
     r"""\?\W{0,9}$|^\W{0,9}(?:compute|calculate|find|evaluate|simplify|solve|determine|what|how|please|put|write|give)\b
         |\b(?:asked|need|have|want|task\s+is|trying)\s+(?:for|to\s+(?:compute|calculate|find|evaluate|solve|determine))\b
-        |\b(?:asks\s+for|may|might|could)\b|^\W{0,9}(?:请|求)|需要计算
+        |\b(?:asks\s+for|may|might|could|(?:problem|question)\s+(?:says|states|tells))\b|^\W{0,9}(?:请|求)|需要计算
         |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法|不确定
         |\b(?:full\s+marks|grader|grading|reward|rubric|mark\s+(?:this|it)|as\s+correct)\b|满分
         |__\w+__|\b(?:import|lambda|exec|eval|print|exit|open|def|return)\b\s*[\w('"]|\w\.\w+\(""",
@@ -77,7 +81,7 @@ _NEW_TASK = re.compile(
     r"\s?\d{0,3}[^\w\n]{0,3}:",
     re.IGNORECASE | re.MULTILINE,
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s|\*|$)|\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)(?=\s|\*|$)|\n")
 _BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,2}[.)]|#{1,6})\s+")
 _ENDED = re.compile(r"[.!?)\]}*\"'`|$]\s*$")
 

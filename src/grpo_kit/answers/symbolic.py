@@ -19,10 +19,10 @@ TIME_LIMIT_S = 2.0
 
 # Commands that cannot start unbounded work; sums, products, integrals and limits are not answers but tasks.
 _KNOWN_COMMAND = re.compile(
-    r"""frac|sqrt|cdot|times|div|pm|mp|infty|cup|cap|emptyset|in|le|ge|ne|mid|to|approx|setminus|log|ln|exp|sin|cos|tan|cot
-        |sec|csc|arcsin|arccos|arctan|pi|alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|nu|omega|phi|varphi|psi
-        |rho|sigma|tau|xi|zeta|eta|kappa|begin|end|[pbv]?matrix|binom|overline|vec|hat|bar|mathbb|[lr]floor|[lr]ceil
-        |[{}|\\,;]""",
+    r"""frac|sqrt|cdot|times|div|pm|mp|infty|cup|cap|emptyset|in|le|ge|ne|mid|to|approx|setminus
+        |log|ln|exp|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|binom|[lr]floor|[lr]ceil
+        |pi|alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|nu|omega|phi|varphi|psi|rho|sigma|tau|xi|zeta|eta
+        |kappa|begin|end|[pbv]?matrix|overline|vec|hat|bar|mathbb|[{}|\\,;]""",
     re.VERBOSE,
 )
 _COMMAND = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")

@@ -97,7 +97,10 @@ def assignment(text: str) -> tuple[str, str] | None:
     found = _ASSIGNED.fullmatch(text)
     if not found or _INEQUALITY.search(text) or not found[2].strip():
         return None
-    return (found[1] or "").replace(" ", ""), found[2].rpartition("=")[2]
+    last = found[2].rpartition("=")[2]
+    if not found[1] and not read_number(last) and read_number(first := text.partition("=")[0]):
+        return "", first  # 27 = 3 * 9
+    return (found[1] or "").replace(" ", ""), last
 
 
 def is_relation(text: str) -> bool:

@@ -13,7 +13,7 @@ SMALL = {word: n for n, word in enumerate(_ONES)} | {word: 10 * n for n, word in
 SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PARTS = {
     "half": 2,
-    "halves": 2,
+    "halve": 2,
     "third": 3,
     "quarter": 4,
     "fourth": 4,
@@ -23,35 +23,40 @@ _PARTS = {
     "tenth": 10,
 }
 
+_PART = rf"(?:{'|'.join(_PARTS)})s?\b"
 _WORD = rf"(?:{'|'.join([*SMALL, 'hundred', *SCALES])})(?![a-z])"
-_ENGLISH = re.compile(rf"{_WORD}(?:(?:[\s-]+|\s+and\s+){_WORD})*", re.IGNORECASE)
-_PART = rf"({'|'.join(_PARTS)})s?\b"
-_OVER = re.compile(rf"[\s-]+{_PART}", re.IGNORECASE)
-_AND_A = re.compile(rf"\s+and\s+an?\s+{_PART}", re.IGNORECASE)
-_A = re.compile(rf"(?:an?\s+{_PART}|(half)\b)", re.IGNORECASE)
+ENGLISH = re.compile(rf"(?<![A-Za-z]){_WORD}(?:(?:[\s-]+|\s+and\s+(?!{_WORD}[\s-]+{_PART})){_WORD})*", re.IGNORECASE)
+_OVER = re.compile(rf"[\s-]+({_PART})", re.IGNORECASE)
+_AND_OVER = re.compile(rf"\s+and\s+(?:an?|({_WORD}))[\s-]+({_PART})", re.IGNORECASE)
+_ONE_OVER = re.compile(rf"an?\s+({_PART})|(half)\b", re.IGNORECASE)
 
 _DIGITS = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _PLACES = {"十": 10, "百": 100, "千": 1000}
 CHINESE_SCALES = {"万": 10**4, "亿": 10**8}
 CHINESE = "零〇一二两三四五六七八九十百千万亿"
-_CHINESE_NUMBER = re.compile(rf"[{CHINESE[:13]}][{CHINESE}]*(?:点[{CHINESE[:12]}]+)?")
+_CHINESE_PART = rf"([{CHINESE[:13]}][{CHINESE}]*(?:点[{CHINESE[:12]}]+)?)"
+_CHINESE_NUMBER = re.compile(rf"(百分之)?{_CHINESE_PART}")
+_CHINESE_FRACTION = re.compile(rf"(?:{_CHINESE_PART}又)?{_CHINESE_PART}分之{_CHINESE_PART}")  # 三又二分之一 is 3 1/2
 
 
 def english(text: str) -> tuple[Fraction, str] | None:
     """The number that the text begins with, and what follows it."""
-    found = _ENGLISH.match(text)
-    if not found:
-        part = _A.match(text)
-        return (Fraction(1, _PARTS[(part[1] or part[2]).lower()]), text[part.end() :]) if part else None
-    value = _english_value(re.findall(r"[a-z]+", found[0].lower()))
-    if value is None:
+    if part := _ONE_OVER.match(text):
+        return Fraction(1, _part(part[1] or part[2])), text[part.end() :]
+    found = ENGLISH.match(text)
+    value = _english_value(re.findall(r"[a-z]+", found[0].lower())) if found else None
+    if value is None or not found:
         return None
     rest = text[found.end() :]
     if over := _OVER.match(rest):
-        return Fraction(value, _PARTS[over[1].lower()]), rest[over.end() :]
-    if extra := _AND_A.match(rest):
-        return value + Fraction(1, _PARTS[extra[1].lower()]), rest[extra.end() :]
+        return Fraction(value, _part(over[1])), rest[over.end() :]
+    if over := _AND_OVER.match(rest):
+        return value + Fraction(SMALL.get((over[1] or "one").lower(), 1), _part(over[2])), rest[over.end() :]
     return Fraction(value), rest
+
+
+def _part(word: str) -> int:
+    return _PARTS[word.lower().removesuffix("s")]
 
 
 def _english_value(words: list[str]) -> int | None:
@@ -72,25 +77,15 @@ def _english_value(words: list[str]) -> int | None:
 
 def chinese(text: str) -> tuple[Fraction, bool, str] | None:
     """The number that the text begins with, whether it is a percentage, and what follows it."""
-    if percent := text.startswith("百分之"):
-        text = text.removeprefix("百分之")
-    first = _CHINESE_NUMBER.match(text)
-    if not first:
-        return None
-    value, rest = _chinese_value(first[0]), text[first.end() :]
-    for joint in ("又", "分之"):  # 三又二分之一 is 3 1/2
-        second = _CHINESE_NUMBER.match(rest.removeprefix(joint)) if rest.startswith(joint) else None
-        if second and joint == "又":
-            tail = chinese(rest.removeprefix("又"))
-            return (value + tail[0], False, tail[2]) if tail and value is not None else None
-        if second and joint == "分之":
-            over = _chinese_value(second[0])
-            rest = rest[len(joint) + second.end() :]
-            return (over / value, False, rest) if value and over is not None else None
-    return None if value is None else (value, percent, rest)
+    if found := _CHINESE_FRACTION.match(text):
+        whole, under, over = (_chinese_value(part or "零") for part in found.groups())
+        return (whole + over / under, False, text[found.end() :]) if under else None
+    if found := _CHINESE_NUMBER.match(text):
+        return _chinese_value(found[2]), found[1] is not None, text[found.end() :]
+    return None
 
 
-def _chinese_value(text: str) -> Fraction | None:
+def _chinese_value(text: str) -> Fraction:
     whole, _, decimals = text.partition("点")
     if all(c in _DIGITS for c in whole):  # read digit by digit: 二〇二四
         value = Fraction(int("".join(str(_DIGITS[c]) for c in whole)))

@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_kit.errors import RecipeError
+from grpo_kit.run_dir import RunDir, find_run, new_run, runs_called
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run_is_never_overwritten():
+    assert [str(new_run("math").path) for _ in range(3)] == ["runs/math", "runs/math-2", "runs/math-3"]
+
+
+def test_runs_of_a_name_newest_first_and_no_others():
+    for name in ("math", "math", "math-lora", "mathematics"):
+        new_run(name)
+    for _ in range(10):
+        new_run("math")
+    assert [run.path.name for run in runs_called("math")][:3] == ["math-12", "math-11", "math-10"]
+    assert [run.path.name for run in runs_called("math-lora")] == ["math-lora"]
+
+
+def test_a_run_by_directory_by_name_and_by_recipe():
+    first, second = new_run("math"), new_run("math")
+    (first.path / "recipe.yaml").write_text("model: x")
+    assert find_run("runs/math").path == Path("runs/math")
+    assert find_run("math").path == second.path
+    assert find_run("recipes/math.yaml").path == second.path
+
+
+def test_an_unknown_run_lists_those_there_are():
+    new_run("math")
+    with pytest.raises(RecipeError, match=r"poetry: no such run \(runs here: math\)"):
+        find_run("poetry")
+
+
+def test_a_line_cut_off_by_a_crash_is_passed_over(tmp_path):
+    run = RunDir(tmp_path)
+    run.append("metrics.jsonl", {"step": 1})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew')
+    assert list(run.lines("metrics.jsonl")) == [{"step": 1}]
+
+
+def test_cutting_back_keeps_the_steps_up_to_the_checkpoint(tmp_path):
+    run = RunDir(tmp_path)
+    for step in (1, 2, 3, 4):
+        run.append("samples.jsonl", {"step": step, "completion": "八"})
+    run.cut_back("samples.jsonl", 2)
+    assert [record["step"] for record in run.lines("samples.jsonl")] == [1, 2]
+
+
+def test_a_lone_surrogate_in_a_completion_is_written(tmp_path):
+    RunDir(tmp_path).append("samples.jsonl", {"step": 1, "completion": "a\ud800b"})
+    assert (tmp_path / "samples.jsonl").read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_json_is_replaced_whole(tmp_path):
+    run = RunDir(tmp_path)
+    run.write("summary.json", {"status": "failed"})
+    run.write("summary.json", {"status": "done"})
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"status": "done"}
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
