@@ -8,7 +8,8 @@ from grpo_kit.run_dir import RunDir
 def sample(step, accuracy, tokens=5, **more):
     return {
         "step": step, "row": 0, "prompt": "1+1?", "completion": "2", "gold": "2", "answer_read": "2",
-        "rewards": {"accuracy": accuracy, "format": None}, "advantage": 0.5, "tokens": tokens, "truncated": False, **more,
+        "rewards": {"accuracy": accuracy, "format": None}, "advantage": 0.5, "tokens": tokens,
+        "truncated": False, **more,
     }  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def test_conditions(run, conditions, steps):
 
 @pytest.mark.parametrize("condition", ["accuracy", "acuracy=1", "accuracy=high", "accuracy==1", "=1", ""])
 def test_a_condition_that_cannot_be_read_names_what_can_be_written(run, condition):
-    with pytest.raises(RecipeError, match="accuracy|no number"):
+    with pytest.raises(RecipeError, match=r"accuracy|no number"):
         matching_samples(run, [condition])
 
 

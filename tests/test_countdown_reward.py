@@ -35,7 +35,7 @@ def test_cases_of_the_file(completion: str, columns: dict[str, Any], expected: f
         ("1 / 3 * 3 * 7", [1, 3, 3, 7], 7),  # exact: 1/3 * 3 is 1; the two 3s are both given
         ("5 / (1 - 1 / 5)", [1, 1, 5, 5], None),  # 5 / (4/5) = 6.25 is no integer target
         ("6 \u00f7 2 \u2212 1", [1, 2, 6], 2),  # 3 - 1
-        ("６＋２＝８", [2, 6], 8),  # noqa: RUF001
+        ("６＋２＝８", [2, 6], 8),
         ("\n  (6 + 2)\n  * 3\n", [2, 3, 6], 24),
         ("7", [7], 7),
     ],

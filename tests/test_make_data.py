@@ -41,7 +41,7 @@ def read(name: str) -> list[dict[str, Any]]:
 def sum_problem(question: str) -> tuple[bool, int, int]:
     """Is it a difference, and the two numbers as asked."""
     first, second = (int(digits) for digits in re.findall(r"[0-9]+", question))
-    return bool(re.search("[-－减比]", question)), first, second  # noqa: RUF001
+    return bool(re.search("[-－减比]", question)), first, second
 
 
 def problem(row: dict[str, Any]) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe import Recipe
+from grpo_kit.schema import first_line, shorten
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -63,19 +64,36 @@ def load_chat(recipe: Recipe, model_path: str) -> Chat:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model_path, padding_side="left", truncation_side="left")
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(
+            model_path, padding_side="left", truncation_side="left", trust_remote_code=False
+        )
+    except Exception as error:  # transformers raises many types for a damaged folder: all are the user's to mend
         raise not_loadable(recipe, "tokenizer", error) from None
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
     kwargs = {} if recipe.thinking is None else {"enable_thinking": recipe.thinking}
     chat = Chat(tokenizer, kwargs, _end_ids(recipe, tokenizer, model_path))
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(min(chat.end_ids))
     hello: Messages = [{"role": "user", "content": "Hello"}]
+    token_count(recipe, chat, hello)
     if recipe.thinking is not None:
         other = Chat(tokenizer, {"enable_thinking": not recipe.thinking}, chat.end_ids)
         if chat.render(hello) == other.render(hello):
             raise recipe.error("thinking", "the chat template of this model ignores it; remove the key")
     return Chat(tokenizer, kwargs, chat.end_ids, _opened(chat.render(hello)))
+
+
+def token_count(recipe: Recipe, chat: Chat, messages: Messages) -> int:
+    """The length of a prompt as the model sees it. Raises RecipeError where the chat template makes none of it."""
+    try:
+        count = len(chat.encode(messages))
+    except Exception as error:  # of whatever type: a template is a program of its own
+        what = f"the chat template of {recipe.model} refuses {shorten(messages)}"
+        raise recipe.error("model", f"{what}: {first_line(error)}") from None
+    if count == 0:
+        raise recipe.error(
+            "model", f"tokenizer and chat template of {recipe.model} make nothing of {shorten(messages)}"
+        )
+    return count
 
 
 def end_of_turn_warning(chat: Chat) -> str | None:
@@ -94,7 +112,7 @@ def end_of_turn_warning(chat: Chat) -> str | None:
 
 def not_loadable(recipe: Recipe, what: str, error: BaseException) -> RecipeError:
     """One line for a checkpoint that cannot be had or read."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = first_line(error)
     if "couldn't connect" in str(error).lower() or "offline" in str(error).lower() or "connection" in first.lower():
         return recipe.error(
             "model",
@@ -122,4 +140,6 @@ def _end_ids(recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", model_path: s
         ids.add(tokenizer.eos_token_id)
     if not ids:
         raise recipe.error("model", f"{recipe.model} has no end-of-sequence token, so no completion would ever end")
+    if None in tokenizer.convert_ids_to_tokens(sorted(ids)):
+        raise recipe.error("model", f"the tokenizer of {recipe.model} lacks its end token; are its files there?")
     return frozenset(ids)

@@ -48,10 +48,14 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run, or start.")] = False,
 ) -> None:
     """Check, measure, train, measure again, and say whether the model learned."""
-    prepared = _prepare(recipe, overrides)
-    from grpo_kit.train import train
+    try:
+        prepared = _prepare(recipe, overrides)
+        from grpo_kit.train import train
 
-    raise typer.Exit(exit_code(train(prepared, resume=resume)))
+        summary = train(prepared, resume=resume)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    raise typer.Exit(exit_code(summary))
 
 
 @app.command()
@@ -171,5 +175,3 @@ def main(arguments: list[str] | None = None) -> None:
             traceback.print_exception(error.__cause__)
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None

@@ -11,8 +11,9 @@ from typing import Any
 
 from grpo_kit.answers import usable_gold
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe import DatasetSection, Recipe, shorten
-from grpo_kit.sources import Row, Source, first_line, open_source
+from grpo_kit.recipe import DatasetSection, Recipe
+from grpo_kit.schema import first_line, shorten
+from grpo_kit.sources import Row, Source, open_source
 
 RESERVED = ("prompts", "completion", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
 """Names under which a reward is called with something else than a column."""
@@ -20,13 +21,21 @@ RESERVED = ("prompts", "completion", "completions", "completion_ids", "trainer_s
 MARKERS = (
     "<|im_start|>",
     "<|im_end|>",
+    "<|endoftext|>",
     "<|start_header_id|>",
     "<|eot_id|>",
-    "[INST]",
+    "<|user|>",
+    "<|assistant|>",
+    "<｜User｜>",
+    "<｜Assistant｜>",
     "<start_of_turn>",
-    "<|endoftext|>",
+    "[INST]",
 )
 """What chat templates write; in a prompt they mean that it was templated already."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WRITTEN_OUT = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']")
+"""A list of messages that a .csv, for example, holds as text."""
 
 ROLES = {"human": "user", "gpt": "assistant", "user": "user", "assistant": "assistant", "system": "system"}
 
@@ -34,18 +43,23 @@ UNUSABLE_SHARE = 0.05
 """More rows than this without a usable gold answer are an error; fewer are left out and said."""
 
 
+SHOWN = 5
+"""Of the rows that were left out, so many are named."""
+
+
 @dataclass(frozen=True)
 class Data:
     """The rows of one data set, ready for the trainer.
 
     `rows`: each has `prompt` (list of {role, content} messages), `answer` where there is one (str), and every other
-    column. `scanned` counts the rows looked at; `unusable` names those left out, with the reason.
+    column. `scanned` counts the rows looked at, `left_out` those without a usable gold answer; `unusable` shows some.
     """
 
     label: str
     rows: list[Row]
     columns: tuple[str, ...]
     scanned: int
+    left_out: int = 0
     unusable: list[str] = field(default_factory=list)
 
     def fingerprint(self) -> dict[str, Any]:
@@ -57,38 +71,42 @@ class Data:
 
 
 def load_data(recipe: Recipe, section: DatasetSection, key: str) -> Data:
-    """Read, check and convert the rows of one section; `key` is its name in messages. Raises RecipeError."""
+    """Read, check and convert the rows of one section; `key` is its name in messages. Raises RecipeError.
+
+    With a `limit`, memory holds that many rows, however long the data: a seeded reservoir (Vitter 1985, algorithm R).
+    """
     source = open_source(recipe, section, key)
-    columns = _first_columns(recipe, source, key)
-    convert = _Conversion(recipe, section, key, columns)
-    unusable: list[str] = []
+    convert = _Conversion(recipe, section, key, source.label, _first_columns(recipe, source, key))
+    draw = random.Random(recipe.seed)
     kept: list[Row] = []
-    good: list[int] = []
-    scanned = 0
+    unusable: list[str] = []
+    good = scanned = 0
     for index, row in enumerate(_rows(source)):
         scanned += 1
         converted = convert(index, row)
-        if convert.gold and not usable_gold(converted.get("answer") or ""):
-            unusable.append(f"row {index}: {shorten(row.get(convert.gold_column, ''), 40)}")
-        elif section.limit is None:
+        if convert.gold and not usable_gold(converted["answer"]):
+            if len(unusable) < SHOWN:
+                unusable.append(f"row {index}: {shorten(row.get(convert.gold_column, ''), 40)}")
+            continue
+        good += 1
+        if section.limit is None or len(kept) < section.limit:
             kept.append(converted)
-        else:
-            good.append(index)
-    if scanned and len(unusable) > UNUSABLE_SHARE * scanned:
+        elif (place := draw.randrange(good)) < section.limit:
+            kept[place] = converted
+    left_out = scanned - good
+    if left_out > UNUSABLE_SHARE * scanned:
         raise recipe.error(
             f"{key}.answer",
-            f"{len(unusable)} of {scanned} rows of {source.label} have no usable gold answer "
-            f"({'; '.join(unusable[:5])}); mend the data or the answer_pattern",
+            f"{left_out} of {scanned} rows of {source.label} have no usable gold answer ({'; '.join(unusable)}"
+            f"{'; ...' if left_out > SHOWN else ''}); mend the data or the answer_pattern",
         )
     if section.limit is not None:
-        chosen = random.Random(recipe.seed).sample(good, min(section.limit, len(good)))
-        found = {i: convert(i, row) for wanted in [set(chosen)] for i, row in enumerate(_rows(source)) if i in wanted}
-        kept = [found[index] for index in chosen]
+        draw.shuffle(kept)
     names = tuple(dict.fromkeys(name for row in kept for name in row))
     for row in kept:
         for name in names:
-            row.setdefault(name, None)  # TRL takes the columns of the first row for all
-    return Data(source.label, kept, names, scanned, unusable)
+            row.setdefault(name, None)  # a row need not have every column
+    return Data(source.label, kept, names, scanned, left_out, unusable)
 
 
 def _rows(source: Source) -> Iterator[Row]:
@@ -104,32 +122,25 @@ def _first_columns(recipe: Recipe, source: Source, key: str) -> tuple[str, ...]:
     first = next(_rows(source), None)
     if first is None:
         raise recipe.error(f"{key}.path", f"{source.label} has no rows")
-    taken = [name for name in first if name in RESERVED]
-    if taken:
-        raise recipe.error(
-            f"{key}.path",
-            f"{source.label} has a column called {taken[0]}; rewards use that word (reserved: {', '.join(RESERVED)}), "
-            "rename the column",
-        )
     return tuple(first)
 
 
 class Template:
     r"""Text with `{column}` in it. Braces after a LaTeX command (`\boxed{x}`) and all others stay as they are."""
 
-    _PIECE = re.compile(r"(\\[A-Za-z]+(?:\{[^{}]*\})+)|\{([^{}\n]+)\}")
+    _PIECE = re.compile(r"(\\[A-Za-z]+(?:\[[^\[\]{}]*\])?(?:\{[^{}]*\})+)|([_^]?)\{([^{}\n]+)\}")
 
     def __init__(self, text: str):
         self.text = text
 
     def names(self, columns: tuple[str, ...]) -> list[str]:
-        """The columns it uses, and identifiers that look meant as columns but are none."""
-        found = [match[2] for match in self._PIECE.finditer(self.text) if match[2]]
-        return [name for name in found if name in columns or name.isidentifier()]
+        """The columns it uses, and identifiers that look meant as columns but are none (`x_{i}` does not)."""
+        found = [(match[3], match[2]) for match in self._PIECE.finditer(self.text) if match[3]]
+        return [name for name, script in found if name in columns or (name.strip().isidentifier() and not script)]
 
     def fill(self, row: Row) -> str:
         def piece(match: re.Match[str]) -> str:
-            return str(row[match[2]]) if match[2] and match[2] in row else match[0]
+            return f"{match[2]}{row[match[3]]}" if match[3] and match[3] in row else match[0]
 
         return self._PIECE.sub(piece, self.text)
 
@@ -137,8 +148,8 @@ class Template:
 class _Conversion:
     """One row -> messages, gold answer and columns, as the section says; checks the section once, each row always."""
 
-    def __init__(self, recipe: Recipe, section: DatasetSection, key: str, columns: tuple[str, ...]):
-        self.recipe, self.section, self.key, self.columns = recipe, section, key, columns
+    def __init__(self, recipe: Recipe, section: DatasetSection, key: str, label: str, columns: tuple[str, ...]):
+        self.recipe, self.section, self.key, self.label, self.columns = recipe, section, key, label, columns
         self.prompt = Template(section.prompt) if section.prompt is not None else None
         self.answer = Template(section.answer) if section.answer is not None else None
         self.pattern = re.compile(section.answer_pattern) if section.answer_pattern else None
@@ -149,7 +160,9 @@ class _Conversion:
         self.gold = self.answer is not None or "answer" in columns
         self.gold_column = answer_names[0] if answer_names else ""
         if self.pattern and not self.gold:
-            raise recipe.error(f"{key}.answer_pattern", f"there is no answer to search; write answer: ({self._have()})")
+            raise recipe.error(
+                f"{key}.answer_pattern", f"there is no answer to search; write answer: too ({self._have()})"
+            )
         shown = [name for name in Template(section.system or "").names(columns) if name in columns]
         if shown:
             raise recipe.error(f"{key}.system", f"is taken literally, but names the column {{{shown[0]}}}; use prompt:")
@@ -162,6 +175,13 @@ class _Conversion:
             )
 
     def __call__(self, index: int, row: Row) -> Row:
+        taken = next((name for name in RESERVED if name in row), None)
+        if taken is not None:
+            raise self.recipe.error(
+                f"{self.key}.path",
+                f"{self.label} has a column called {taken}; rewards use that word (reserved: {', '.join(RESERVED)}), "
+                "rename the column",
+            )
         messages = self._from_template(index, row) if self.prompt else self._from_column(index, row)
         if self.section.system is not None:
             if messages[0]["role"] == "system":
@@ -171,6 +191,8 @@ class _Conversion:
             marker = next((m for m in MARKERS if m in message["content"]), None)
             if marker:
                 raise self._bad(index, f"holds {marker}: it is templated already; give the plain text of the message")
+            if _SURROGATE.search(message["content"]):
+                raise self._bad(index, "holds half of a character (a lone surrogate); mend the text's encoding")
         converted = {**row, "prompt": messages}
         if self.gold:
             converted["answer"] = self._gold(row)
@@ -190,6 +212,8 @@ class _Conversion:
 
     def _from_column(self, index: int, row: Row) -> list[Row]:
         value = row.get(self.chat_column or "")
+        if isinstance(value, str) and _WRITTEN_OUT.match(value):
+            raise self._bad(index, f"column {self.chat_column!r} holds messages written out as text; store a list")
         if isinstance(value, str) and value.strip():
             return [{"role": "user", "content": value}]
         if not isinstance(value, list) or not value:
@@ -202,11 +226,11 @@ class _Conversion:
         return messages
 
     def _message(self, index: int, message: Any) -> Row:
-        pairs = (("role", "content"), ("from", "value"))
-        role, content = next(
-            ((message[r], message[c]) for r, c in pairs if r in message and c in message), (None, None)
-        )
-        if role not in ROLES or not isinstance(content, str) or not content.strip():
+        given = message if isinstance(message, dict) else {}
+        role, content = (given.get(a) or given.get(b) for a, b in (("role", "from"), ("content", "value")))
+        if isinstance(content, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in content):
+            content = "".join(str(part.get("text", "")) for part in content)
+        if not isinstance(role, str) or role not in ROLES or not isinstance(content, str) or not content.strip():
             raise self._bad(index, f"has a message that is no {{role, content}} with text: {shorten(message)}")
         return {"role": ROLES[role], "content": content}
 
@@ -245,7 +269,7 @@ class _Conversion:
         return names
 
     def _have(self) -> str:
-        return f"columns: {', '.join(self.columns)}"
+        return f"columns: {', '.join(self.columns) or 'none'}"
 
     def _bad(self, index: int, message: str) -> RecipeError:
-        return self.recipe.error(self.key, f"row {index} {message}")
+        return self.recipe.error(self.key, f"{self.label}, row {index} (from 0) {message}")

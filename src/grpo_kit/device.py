@@ -71,4 +71,8 @@ def blockers() -> list[str]:
             continue
         if package == "trl" and not version.startswith("1.16."):
             found.append(f"trl {version} is installed, but the kit is proved against 1.16: pip install 'trl~=1.16.0'")
+    try:
+        import torch  # noqa: F401
+    except Exception as error:  # a broken installation fails in many ways
+        found.append(f"torch cannot be imported ({error}): pip install --force-reinstall torch")
     return found

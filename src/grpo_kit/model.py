@@ -1,6 +1,9 @@
 """Model weights: where they are, how they are loaded, and the adapter on top of them."""
 
 import contextlib
+import copy
+import dataclasses
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_kit.chat import not_loadable
 from grpo_kit.device import Device
-from grpo_kit.recipe import Recipe, strict_model, validated
+from grpo_kit.recipe import Recipe, validated
+from grpo_kit.recipe_file import is_file
+from grpo_kit.schema import first_line
 from grpo_kit.shipped import tiny_model
 from grpo_kit.sources import find_file
 
@@ -45,12 +50,16 @@ def find_model(recipe: Recipe) -> str:
         if recipe.model != "builtin:tiny":
             raise recipe.error("model", f"found {recipe.model!r}; the only built-in model is builtin:tiny")
         return str(tiny_model())
+    if "://" in recipe.model:
+        raise recipe.error("model", f"found {recipe.model!r}; write the hub id alone, such as Qwen/Qwen3-0.6B")
     folder = find_file(recipe.model, recipe.source.parent)
-    if folder is not None and folder.is_dir():
-        if not (folder / "config.json").is_file():
+    if folder is not None:
+        if not is_file(folder / "config.json"):
             raise recipe.error("model", f"{folder} has no config.json, so it is no checkpoint folder")
+        if not any(folder.glob("*.safetensors")):
+            raise recipe.error("model", f"{folder} has no weights (*.safetensors)")
         return str(folder)
-    if folder is not None or recipe.model.startswith((".", "/", "~")) or recipe.model.count("/") > 1:
+    if recipe.model.startswith((".", "/", "~")) or recipe.model.count("/") > 1:
         raise recipe.error("model", f"no such folder: {recipe.model}")
     return recipe.model
 
@@ -61,25 +70,34 @@ def lora_config(recipe: Recipe) -> "LoraConfig | None":
         return None
     import typing
 
-    from peft import LoraConfig
+    from peft import LoraConfig, PeftConfig
 
-    given = validated(recipe, "lora", recipe.lora, strict_model("lora", typing.get_type_hints(LoraConfig)))
+    filled_in = {field.name for field in dataclasses.fields(PeftConfig)}  # the kind of adapter and where it was
+    for key in filled_in & recipe.lora.keys():
+        raise recipe.error(f"lora.{key}", "not set here: the kit fills it in")
+    hints = {key: hint for key, hint in typing.get_type_hints(LoraConfig).items() if key not in filled_in}
+    given = validated(recipe, "lora", recipe.lora, hints)
     try:
         return LoraConfig(**{**LORA_DEFAULTS, **given})
-    except (ValueError, TypeError) as error:
-        raise recipe.error("lora", str(error).splitlines()[0]) from None
+    except Exception as error:  # of whatever type: PEFT refuses the configuration
+        raise recipe.error("lora", first_line(error)) from None
 
 
-def measure_model(recipe: Recipe, model_path: str, lora: "LoraConfig | None") -> ModelSize:
+def measure_model(recipe: Recipe, model_path: str, lora: "LoraConfig | None", init_kwargs: dict[str, Any]) -> ModelSize:
     """Build the model without memory for its weights, and count. Raises RecipeError where that already fails."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(model_path)
+        config = AutoConfig.from_pretrained(model_path, trust_remote_code=False)
+    except Exception as error:  # transformers raises many types for a damaged folder: all are the user's to mend
+        raise not_loadable(recipe, "config", error) from None
+    try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **init_kwargs)
+    except Exception as error:
+        if init_kwargs:
+            raise recipe.error("grpo.model_init_kwargs", first_line(error)) from None
         raise not_loadable(recipe, "config", error) from None
     parameters = trainable = sum(p.numel() for p in model.parameters())
     if lora is not None:
@@ -99,9 +117,9 @@ def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dic
     dtype = device.lora_base() if recipe.lora is not None else device.weights
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            model_path, **{"dtype": dtype, "use_safetensors": True, **init_kwargs}
+            model_path, dtype=dtype, use_safetensors=True, trust_remote_code=False, **init_kwargs
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # of whatever type: a damaged or unsupported checkpoint
         raise not_loadable(recipe, "weights", error) from None
     return model
 
@@ -152,17 +170,26 @@ def autocast(device: Device) -> Iterator[None]:
 
 def _adapter_size(recipe: Recipe, model: "PreTrainedModel", lora: "LoraConfig") -> int:
     from peft import get_peft_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
 
+    lora = copy.copy(lora)
+    lora.init_lora_weights = True  # others compute with the weights, which are not there
     try:
-        adapted = get_peft_model(model, lora)
-    except (ValueError, TypeError, KeyError) as error:
-        raise recipe.error("lora", str(error).splitlines()[0]) from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `train` will show them
+            adapted = get_peft_model(model, lora)
+    except Exception as error:  # of whatever type: the adapter does not fit the model
+        raise recipe.error("lora", first_line(error)) from None
+    if isinstance(adapted.get_output_embeddings(), BaseTunerLayer):
+        raise recipe.error("lora.target_modules", "names the output layer, which TRL would not train; leave it out")
     return sum(p.numel() for p in adapted.parameters() if p.requires_grad)
 
 
 def _size(config: "PreTrainedConfig", parameters: int, trainable: int) -> ModelSize:
     text = config.get_text_config()
     positions = next((getattr(text, name) for name in POSITIONS if getattr(text, name, None)), None)
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return ModelSize(parameters, trainable, positions, 2 * text.num_hidden_layers * heads * head_dim, text.vocab_size)
+    heads = getattr(text, "num_attention_heads", None) or 1  # a model without attention keeps no more than one has
+    per_layer = (getattr(text, "num_key_value_heads", None) or heads) * (
+        getattr(text, "head_dim", None) or text.hidden_size // heads
+    )
+    return ModelSize(parameters, trainable, positions, 2 * text.num_hidden_layers * per_layer, text.vocab_size)

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpo_kit.chat import end_of_turn_warning, load_chat, token_count
 from grpo_kit.data import Data, load_data
 from grpo_kit.device import Device, find_device
 from grpo_kit.errors import RecipeError
+from grpo_kit.model import find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Reward, check_rewards, load_rewards
 from grpo_kit.sources import is_local
+from grpo_kit.trl_args import build_args, check_settings, check_words
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -74,31 +77,33 @@ class Prepared:
 def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     """Check a recipe as far as that goes without weights. Raises RecipeError for the first thing found wrong."""
     rewards = load_rewards(recipe)
-    first = all(is_local(section) for section in _sections(recipe).values())
+    model_path = find_model(recipe)
+    check_words(recipe)
+    first = all(is_local(recipe, section) for section in _sections(recipe).values())
     if first:  # local files answer in a second; a hub and TRL's configuration take longer
         data, eval_data = _load_all(recipe, rewards)
-    from grpo_kit.trl_args import build_args, check_settings
-
     settings = check_settings(recipe)
     if not first:
         data, eval_data = _load_all(recipe, rewards)
 
-    from grpo_kit.chat import end_of_turn_warning, load_chat
-    from grpo_kit.model import find_model, lora_config, measure_model
-
     device = find_device()
     args = build_args(recipe, settings, device, run_folder)
-    model_path = find_model(recipe)
     lora = lora_config(recipe)
     chat = load_chat(recipe, model_path)
-    size = measure_model(recipe, model_path, lora)
+    size = measure_model(recipe, model_path, lora, settings.from_recipe.get("model_init_kwargs") or {})
+    if len(chat.tokenizer) > size.vocabulary:
+        raise recipe.error(
+            "model", f"its tokenizer has {len(chat.tokenizer)} tokens, but the model knows only {size.vocabulary}"
+        )
     completion = args.max_completion_length or 0  # never None: checked with the settings
     _check_length_options(recipe, rewards, completion)
 
     notes = [*settings.warnings, *_unusable(data), *_unusable(eval_data), end_of_turn_warning(chat)]
-    data, lengths = _drop_overlong(recipe, chat, data, completion, size.max_positions, notes)
+    limit = ("grpo.max_completion_length", completion)
+    data, lengths = _drop_overlong(recipe, chat, data, limit, size.max_positions, notes)
     if eval_data is not None:
-        limit = recipe.evaluation.max_completion_length or completion
+        if recipe.evaluation.max_completion_length is not None:
+            limit = ("evaluation.max_completion_length", recipe.evaluation.max_completion_length)
         eval_data, _ = _drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
         notes.append(_overlap(recipe, data, eval_data))
     plan = _plan(recipe, args, device, data, lengths, size)
@@ -136,24 +141,31 @@ def _check_length_options(recipe: Recipe, rewards: list[Reward], limit: int) -> 
 
 
 def _unusable(data: Data | None) -> list[str]:
-    if data is None or not data.unusable:
+    if data is None or not data.left_out:
         return []
-    shown = "; ".join(data.unusable[:3]) + ("; ..." if len(data.unusable) > 3 else "")
-    return [f"{data.label}: {len(data.unusable)} of {data.scanned} rows left out, no usable gold answer ({shown})"]
+    shown = "; ".join(data.unusable) + ("; ..." if data.left_out > len(data.unusable) else "")
+    return [f"{data.label}: {data.left_out} of {data.scanned} rows left out, no usable gold answer ({shown})"]
 
 
 def _drop_overlong(
-    recipe: Recipe, chat: "Chat", data: Data, completion: int, positions: int | None, notes: list[str | None]
+    recipe: Recipe, chat: "Chat", data: Data, limit: tuple[str, int], positions: int | None, notes: list[str | None]
 ) -> tuple[Data, list[int]]:
-    """Leave out prompts that leave no room for a completion; return the lengths (tokens) that were counted."""
+    """Leave out prompts that leave no room for a completion; return the lengths (tokens) that were counted.
+
+    `limit` is the recipe's key for the length of a completion, and its value.
+    """
+    key, completion = limit
     room = (positions or 2**62) - completion
     overhead = len(chat.encode([{"role": "user", "content": "x"}]))
     lengths, kept = [], []
+    seen: set[tuple[str, ...]] = set()
     for index, row in enumerate(data.rows):
+        roles = tuple(message["role"] for message in row["prompt"])  # a template may refuse some, such as `system`
         # a token is at least one byte, so short texts need no counting
         longest = overhead + sum(len(message["content"].encode()) + overhead for message in row["prompt"])
-        if index < MEASURED_PROMPTS or longest > room:
-            length = len(chat.encode(row["prompt"]))
+        if index < MEASURED_PROMPTS or longest > room or roles not in seen:
+            seen.add(roles)
+            length = token_count(recipe, chat, row["prompt"])
             if length > room:
                 continue
             lengths.append(length)
@@ -161,7 +173,7 @@ def _drop_overlong(
     dropped = len(data.rows) - len(kept)
     if not kept:
         raise recipe.error(
-            "grpo.max_completion_length",
+            key,
             f"no prompt of {data.label} leaves room for {completion} completion tokens within the model's {positions} "
             "positions; lower it",
         )
@@ -195,9 +207,9 @@ def _plan(
     if rows < prompts:
         raise recipe.error(
             "dataset",
-            f"has {rows} rows, but one generation batch needs {prompts} ({generation} completions in groups of "
-            f"{group}); give more rows, or lower grpo.gradient_accumulation_steps or "
-            "grpo.per_device_train_batch_size",
+            f"has {rows} row{'' if rows == 1 else 's'}, but one generation batch needs {prompts} "
+            f"({generation} completions in groups of {group}); give more rows, or lower "
+            "grpo.gradient_accumulation_steps or grpo.per_device_train_batch_size",
         )
     batches = rows // prompts * (args.steps_per_generation or 1) * args.num_iterations
     per_epoch = max(-(-batches // args.gradient_accumulation_steps), 1)
@@ -205,7 +217,7 @@ def _plan(
     completions = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
     longest = max(lengths)
     memory = estimate(size, device, recipe.lora is not None, args.beta, generation, longest + completion)
-    copies = (args.save_total_limit or max(steps // int(args.save_steps), 1)) + 1
+    copies = (args.save_total_limit or _saves(args, steps, per_epoch)) + 1
     plan = Plan(
         steps=steps,
         epochs=steps / per_epoch,
@@ -223,6 +235,13 @@ def _plan(
     )
     _check_room(recipe, device, plan)
     return plan
+
+
+def _saves(args: "GRPOConfig", steps: int, per_epoch: int) -> int:
+    """How many checkpoints a run of so many steps writes; `save_steps` below 1 is a share of them."""
+    by_steps = args.save_steps if args.save_steps >= 1 else max(args.save_steps * steps, 1)
+    every = {"no": steps, "epoch": per_epoch}.get(args.save_strategy, by_steps)
+    return max(int(steps / every), 1)
 
 
 def _check_room(recipe: Recipe, device: Device, plan: Plan) -> None:

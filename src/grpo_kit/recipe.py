@@ -1,36 +1,27 @@
 """YAML -> a frozen, fully checked `Recipe`. No torch, nothing of the data or the rewards is opened here."""
 
 import difflib
-import enum
 import re
-import typing
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    ValidationError,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PositiveInt, ValidationError, field_validator, model_validator
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe_file import override, parse_yaml
+from grpo_kit.recipe_file import COMMAND_LINE, is_file, override, parse_yaml
+from grpo_kit.schema import Section, explain, read_value, shorten
+
+_CONTROL = ("Cc", "Zl", "Zp")
+_LOST_BACKSLASH = re.compile(r"\t(?:ext|imes|heta|riangle)")
+"""What YAML makes of LaTeX's text, times, theta and triangle in double quotes: a tab and the rest."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class DatasetSection(_Section):
+class DatasetSection(Section):
     """Where the rows come from and how a row becomes a prompt and a gold answer."""
 
-    path: str
+    path: str = Field(min_length=1)
     "Hub id, or a local .jsonl, .json, .csv or .parquet file (beside the recipe, or from the current folder)."
     name: str | None = None
     "The hub data set's configuration, if it has any."
@@ -49,10 +40,11 @@ class DatasetSection(_Section):
     gold_in_prompt: bool = False
     "True where the prompt is meant to show the gold answer's column."
 
-    @field_validator("system", "prompt")
+    @field_validator("system", "prompt", "answer", "answer_pattern")
     @classmethod
     def _no_control_characters(cls, text: str | None) -> str | None:
-        found = next((c for c in text or "" if ord(c) < 32 and c not in "\n\t"), None)
+        found = next((c for c in text or "" if unicodedata.category(c) in _CONTROL and c not in "\n\t"), None)
+        found = found or ("\t" if _LOST_BACKSLASH.search(text or "") else None)
         if found is not None:
             raise ValueError(
                 f"control character U+{ord(found):04X}; in YAML's double quotes \\b is a backspace: use single quotes"
@@ -71,7 +63,7 @@ class DatasetSection(_Section):
         return pattern
 
 
-class RewardSection(_Section):
+class RewardSection(Section):
     """One reward under its label: weight, file, options of its own."""
 
     weight: float = 1.0
@@ -90,7 +82,7 @@ class RewardSection(_Section):
         return {**own, "options": {str(k): v for k, v in value.items() if k not in own}}
 
 
-class EvaluationSection(_Section):
+class EvaluationSection(Section):
     """How held-out evaluation differs from training."""
 
     max_completion_length: PositiveInt | None = None
@@ -99,10 +91,16 @@ class EvaluationSection(_Section):
     "Completions per held-out prompt."
 
 
-class Recipe(_Section):
+def _label(text: str) -> str:
+    if not re.fullmatch(r"\w[\w-]{0,63}", text):
+        raise ValueError(f"found the name {shorten(text)}; write letters, digits, _ and - (64 at most)")
+    return text
+
+
+class Recipe(Section):
     """One run, as written by its user; `grpo` and `lora` are checked later against what they configure."""
 
-    model: str
+    model: str = Field(min_length=1)
     "Hub id, local folder, or builtin:tiny."
     thinking: bool | None = None
     "`enable_thinking` of the chat template; absent: not passed."
@@ -115,25 +113,32 @@ class Recipe(_Section):
     evaluation: EvaluationSection = EvaluationSection()
     goal: str | None = None
     "Label of the reward whose full marks mean that a completion is right. Absent: the first reward."
-    rewards: dict[str, RewardSection]
+    rewards: dict[Annotated[str, AfterValidator(_label)], RewardSection]
     lora: dict[str, Any] | None = None
     "peft.LoraConfig's keys; absent: full fine-tuning."
     grpo: dict[str, Any] = Field(default_factory=dict)
     "trl.GRPOConfig's keys, where they differ from the kit's defaults."
     samples: Literal["all"] | PositiveInt = "all"
     "Which steps' completions are written to samples.jsonl: all, or every Nth step."
-    name: str | None = Field(default=None, pattern=r"^[\w][\w.\-]*$")
+    name: str | None = None
     "The run's name; absent: the recipe's file name."
 
     source: Path = Field(default=Path("recipe.yaml"), exclude=True)
     lines: dict[str, int] = Field(default_factory=dict, exclude=True, repr=False)
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(r"\w[\w.-]{0,99}", text):
+            raise ValueError(f"found {shorten(text)}; write letters, digits, _, - and . (100 at most)")
+        return text
 
     @model_validator(mode="after")
     def _goal_is_a_reward(self) -> "Recipe":
         if not self.rewards:
             raise ValueError("rewards: empty; name at least one reward, such as `accuracy: 1.0`")
         if self.goal is not None and self.goal not in self.rewards:
-            raise ValueError(f"goal: {self.goal!r} is not among the rewards: {', '.join(self.rewards)}")
+            raise ValueError(f"goal: found {self.goal!r}; write one of the rewards: {', '.join(self.rewards)}")
         if all(reward.weight == 0 for reward in self.rewards.values()):
             raise ValueError("rewards: every weight is 0, so nothing could be learned; give one reward a weight")
         return self
@@ -156,31 +161,56 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
 
     Raises RecipeError for anything that is not a well-formed recipe.
     """
-    source = path / "recipe.yaml" if (path / "recipe.yaml").is_file() else path
+    source = path / "recipe.yaml" if is_file(path / "recipe.yaml") else path
     tree, lines = parse_yaml(source)
     for assignment in overrides:
         override(tree, lines, assignment)
-    if isinstance(tree.get("dataset"), dict) and isinstance(tree.get("eval_dataset"), dict):
-        tree["eval_dataset"] = {**tree["dataset"], **tree["eval_dataset"]}
+    for key, value in tree.items():
+        if value is None and key in SECTION_KEYS:
+            raise _error(source, lines, key, "is empty; write keys under it, or remove it")
+    tree = _inherited(tree)
     try:
         for own in {"source", "lines"} & tree.keys():  # fields of ours that are no keys of a recipe
             raise _error(source, lines, own, unknown_key(own, "", keys_of("")))
         return Recipe.model_validate({**tree, "source": source, "lines": lines})
     except ValidationError as error:
-        raise _readable(source, lines, error) from None
+        at, message = explain(error, depth=4)
+        if not at:  # a rule between keys, which begins with the key to blame
+            key, _, message = message.partition(": ")
+            at = [key]
+        if not message:
+            section = at[0] if len(at) > 1 else ""
+            message = unknown_key(at[-1], section, keys_of(section))
+        raise _error(source, lines, ".".join(at), message) from None
+
+
+def _inherited(tree: dict[str, Any]) -> dict[str, Any]:
+    """`eval_dataset` with the keys it lacks from `dataset`: of another path's all but its `name` and `split`."""
+    train, held_out = tree.get("dataset"), tree.get("eval_dataset")
+    if not isinstance(train, dict) or not isinstance(held_out, dict):
+        return tree
+    own_place = ("name", "split") if "path" in held_out else ()
+    return {**tree, "eval_dataset": {**{k: v for k, v in train.items() if k not in own_place}, **held_out}}
 
 
 def _error(source: Path, lines: dict[str, int], key: str, message: str) -> RecipeError:
-    line = lines.get(key)
-    return RecipeError(f"{source}{f':{line}' if line else ''}: {key}: {message}")
+    """One line: the file, the line of the key or else of the section around it, the key, what is wrong."""
+    written = key
+    while written and written not in lines:
+        written = written.rpartition(".")[0]
+    line = lines.get(written)
+    where = f"override of {source}" if line == COMMAND_LINE else f"{source}:{line}" if line else str(source)
+    return RecipeError(f"{where}: {key}: {message}")
 
 
-SECTIONS: dict[str, type[_Section]] = {
+SECTIONS: dict[str, type[Section]] = {
     "": Recipe,
     "dataset": DatasetSection,
     "eval_dataset": DatasetSection,
     "evaluation": EvaluationSection,
 }
+OWNERS = {"grpo": "trl.GRPOConfig", "lora": "peft.LoraConfig"}
+SECTION_KEYS = {*SECTIONS, *OWNERS, "rewards"}
 
 
 def keys_of(section: str) -> list[str]:
@@ -194,35 +224,15 @@ def unknown_key(key: str, section: str, known: list[str]) -> str:
     for home in SECTIONS:
         if home != section and key in keys_of(home):
             return f"{where}; it belongs {f'under {home}:' if home else 'at the top level'}"
-    near = difflib.get_close_matches(key, known, n=1)
+    lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key.lower(), lower, n=1)
+    near = near or [name for name in lower if len(key) > 2 and f"_{key.lower()}" in name]
     if near:
-        return f"{where}; did you mean {near[0]}?"
-    has = f" (keys: {', '.join(known) or 'none'})" if len(known) < 30 else ""
+        return f"{where}; did you mean {' or '.join(lower[name] for name in near[:3])}?"
+    if section in OWNERS:
+        return f"{where}; its keys are those of {OWNERS[section]}"
+    has = f" (keys: {', '.join(known) or 'none'})"
     return f"{where}{has}" + ("; trl.GRPOConfig's settings go under grpo:" if section in SECTIONS else "")
-
-
-def _readable(source: Path, lines: dict[str, int], error: ValidationError) -> RecipeError:
-    """The first of pydantic's findings as one line: file, line, dotted key, what was found, what to write."""
-    first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"] if not str(part).startswith(("literal[", "constrained-int"))]
-    key = ".".join(path)
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        section = path[0] if len(path) > 1 else ""
-        message = unknown_key(path[-1], section, keys_of(section))
-    elif first["type"] == "missing":
-        message = f"missing; write {key.replace('.', ': {')}: ..." + "}" * (len(path) - 1)
-    elif first["type"] == "value_error" and not key:
-        key, _, message = message.partition(": ")
-    elif first["type"] != "value_error":
-        message = f"found {shorten(first['input'])}; {message[0].lower()}{message[1:]}"
-    return _error(source, lines, key, message)
-
-
-def shorten(value: Any, width: int = 60) -> str:
-    """`repr` cut to a readable length."""
-    text = repr(value)
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def as_written(recipe: Recipe) -> dict[str, Any]:
@@ -234,29 +244,15 @@ def as_written(recipe: Recipe) -> dict[str, Any]:
     return tree
 
 
-def strict_model(name: str, hints: Mapping[str, Any]) -> type[BaseModel]:
-    """A pydantic model of optional fields from type hints that forbids every other key."""
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False, protected_namespaces=())
-    fields: dict[str, Any] = {key: (_enum_only(hint), None) for key, hint in hints.items() if not key.startswith("_")}
-    return create_model(name, __config__=config, **fields)
-
-
-def _enum_only(hint: Any) -> Any:
-    """`SchedulerType | str` would accept any string; the enumeration alone knows the legal ones."""
-    enums = [part for part in typing.get_args(hint) if isinstance(part, type) and issubclass(part, enum.Enum)]
-    return enums[0] if enums and str in typing.get_args(hint) else hint
-
-
-def validated(recipe: Recipe, section: str, values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """`values` with YAML's strings and whole floats turned into the model's types. Raises RecipeError."""
-    try:
-        checked = model.model_validate(values).model_dump(exclude_unset=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = str(first["loc"][0])
-        if first["type"] == "extra_forbidden":
-            message = unknown_key(key, section, list(model.model_fields))
-        else:
-            message = f"found {shorten(first['input'])}; {first['msg'][0].lower()}{first['msg'][1:]}"
-        raise recipe.error(f"{section}.{key}", message) from None
-    return {key: value.value if isinstance(value, enum.Enum) else value for key, value in checked.items()}
+def validated(recipe: Recipe, section: str, values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a section that the recipe leaves open, in the types that `hints` name. Raises RecipeError."""
+    known = [*hints, *(("weight", "file") if section.startswith("rewards.") else ())]
+    checked = {}
+    for key, value in values.items():
+        if key not in hints:
+            raise recipe.error(f"{section}.{key}", unknown_key(str(key), section, known))
+        try:
+            checked[key] = read_value(key, value, hints[key])
+        except ValidationError as error:
+            raise recipe.error(f"{section}.{key}", explain(error, depth=1)[1]) from None
+    return checked

@@ -8,6 +8,9 @@ import yaml
 
 from grpo_kit.errors import RecipeError
 
+COMMAND_LINE = 0
+"""Stands for a line number where an override set the key."""
+
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML in which `1e-6` is a number, as in YAML 1.2 (PyYAML reads it as a string)."""
@@ -20,66 +23,53 @@ _Loader.add_implicit_resolver(
 )
 
 
+class _InvalidError(Exception):
+    """What is wrong with a text that should be YAML, and on which of its lines."""
+
+    def __init__(self, line: int, message: str):
+        super().__init__(message)
+        self.line = line
+
+
 def parse_yaml(source: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """The file's mapping, and the line of each dotted key."""
-    if source.is_dir():
-        raise RecipeError(f"{source}: is a folder, not a recipe; name a .yaml file or a run directory")
+    lines: dict[str, int] = {}
     try:
-        text = source.read_text(encoding="utf-8-sig")
+        if source.is_dir():
+            raise RecipeError(f"{source}: is a folder, not a recipe; name a .yaml file or a run directory")
+        tree = _load(source.read_text(encoding="utf-8-sig"), lines)
     except FileNotFoundError:
         raise RecipeError(f"{source}: no such file; recipes are YAML files such as recipes/smoke.yaml") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{source}: cannot be read as UTF-8 text ({error})") from None
-    loader = None
-    try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        lines: dict[str, int] = {}
-        if node is not None:
-            _collect_lines(source, node, "", lines, set())
-        tree = loader.construct_document(node) if node is not None else None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        hint = "a tab; YAML indents with spaces" if "\\t" in str(error.problem) else error.problem
-        raise RecipeError(f"{source}:{line}: not valid YAML: {hint}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RecipeError(f"{source}: not valid YAML: {str(error).splitlines()[0]}") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
+    except OSError as error:
+        raise RecipeError(f"{source}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{source}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+    except _InvalidError as error:
+        raise RecipeError(f"{source}:{error.line}: {error}") from None
     if not isinstance(tree, dict):
         found = "is empty" if tree is None else f"has a {type(tree).__name__} at the top"
         raise RecipeError(f"{source}: {found}; a recipe is a mapping that starts with `model:`")
     return tree, lines
 
 
-def _collect_lines(source: Path, node: yaml.Node, prefix: str, lines: dict[str, int], seen: set[int]) -> None:
-    """Note each key's line, and refuse a key given twice (YAML would keep the last one silently)."""
-    if id(node) in seen or not isinstance(node, yaml.MappingNode):
-        return
-    seen.add(id(node))
-    own: dict[str, int] = {}
-    for key, value in node.value:
-        dotted, line = f"{prefix}{key.value}", key.start_mark.line + 1
-        if isinstance(key.value, str) and key.value != "<<":
-            if dotted in own:
-                raise RecipeError(f"{source}:{line}: {dotted}: given twice, first on line {own[dotted]}; remove one")
-            own[dotted] = lines[dotted] = line
-            _collect_lines(source, value, f"{dotted}.", lines, seen)
+def is_file(path: Path) -> bool:
+    """`Path.is_file`, also for a path that the system cannot even look up: too long, or behind a closed folder."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def override(tree: dict[str, Any], lines: dict[str, int], assignment: str) -> None:
-    """Set one `dotted.key=value`; the value is YAML, and a mapping replaces a mapping."""
+    """Set one `dotted.key=value`; the value is YAML, a mapping replaces a mapping, and `KEY=null` removes a section."""
     dotted, equals, text = assignment.partition("=")
     keys = dotted.strip().split(".")
     if not equals or not all(keys):
         raise RecipeError(f"override {assignment!r}: write key=value, such as grpo.max_steps=100")
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:
-        raise RecipeError(
-            f"override {assignment!r}: the value is not valid YAML ({str(error).splitlines()[0]})"
-        ) from None
+        value = _load(text, {})
+    except _InvalidError as error:
+        raise RecipeError(f"override {assignment!r}: {error}") from None
     section = tree
     for depth, key in enumerate(keys[:-1]):
         inner = section.setdefault(key, {})
@@ -90,4 +80,69 @@ def override(tree: dict[str, Any], lines: dict[str, int], assignment: str) -> No
             raise RecipeError(f"override {assignment!r}: {where} is {inner!r}, not a mapping; write {where}={{...}}")
         section = inner
     section[keys[-1]] = value
-    lines.pop(".".join(keys), None)
+    if value is None and len(keys) == 1:
+        del tree[keys[0]]
+    dotted = ".".join(keys)
+    for replaced in [key for key in lines if key.startswith(f"{dotted}.")]:
+        del lines[replaced]
+    lines[dotted] = COMMAND_LINE
+
+
+def _load(text: str, lines: dict[str, int]) -> Any:
+    """The value of a YAML text; the lines of its keys are added to `lines`. Raises _InvalidError."""
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _collect_lines(loader, node, "", lines, (), set())
+        return loader.construct_document(node)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _InvalidError(line, f"not valid YAML: the character U+{error.character:04X} is not allowed") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        what = "a tab; YAML indents with spaces" if "\\t" in what else what
+        raise _InvalidError(line, f"not valid YAML: {what}") from None
+    except RecursionError:
+        raise _InvalidError(1, "not valid YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise _InvalidError(1, f"not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _collect_lines(
+    loader: _Loader,
+    node: yaml.Node,
+    prefix: str,
+    lines: dict[str, int],
+    around: tuple[yaml.Node, ...],
+    seen: set[int],
+) -> None:
+    """Note each key's line, and refuse what YAML allows but no recipe means: a key given twice (the last one would
+    silently win), a key that is a list or mapping, and an alias to what contains it.
+    """
+    if any(node is outer for outer in around):
+        raise _InvalidError(node.start_mark.line + 1, "an alias (*) refers to the very thing that contains it")
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    around = (*around, node)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _collect_lines(loader, item, f"{prefix}{index}.", lines, around, seen)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    own: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise _InvalidError(line, "a key is a list or a mapping; write text")
+        if key.value == "<<":  # merged: its keys are this mapping's, unless it has them itself
+            _collect_lines(loader, value, prefix, lines, around, seen)
+            continue
+        dotted = f"{prefix}{loader.construct_object(key)}"
+        if dotted in own:
+            raise _InvalidError(line, f"{dotted}: given twice, first on line {own[dotted]}; remove one")
+        own[dotted] = lines[dotted] = line
+        _collect_lines(loader, value, f"{dotted}.", lines, around, seen)

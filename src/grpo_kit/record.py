@@ -23,14 +23,12 @@ class Recorder(TrainerCallback):
 
     def __init__(self, prepared: Prepared, run: RunDir, console: Console):
         self.prepared, self.run, self.console = prepared, run, console
-        self.tokens = 0
         self._pending: list[dict[str, float]] = []
         self._step_started = time.perf_counter()
         self._step_s: list[float] = []
         self._first = True
 
     def on_rollout(self, rollout: "Rollout") -> None:
-        self.tokens += sum(len(ids) for ids in rollout.completion_ids)
         self._pending.append(rollout_metrics(rollout, self.prepared))
         every = self.prepared.recipe.samples
         if every == "all" or rollout.step % every == 0 or rollout.step == 1:

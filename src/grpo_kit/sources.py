@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import IO, Any
 
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe import DatasetSection, Recipe
+from grpo_kit.recipe_file import is_file
+from grpo_kit.schema import first_line, shorten
 
 Row = dict[str, Any]
 
@@ -22,29 +25,49 @@ class Source:
     rows: Callable[[], Iterator[Row]]
 
 
-def is_local(section: DatasetSection) -> bool:
-    """Whether the path means a file on this machine, whether or not it is there."""
-    return Path(section.path).suffix in READERS
+def is_local(recipe: Recipe, section: DatasetSection) -> bool:
+    """Whether the path means a file on this machine, whether or not it is there; a folder is for `datasets` to read."""
+    found = find_file(section.path, recipe.source.parent)
+    return Path(section.path).suffix.lower() in READERS or (found is not None and is_file(found))
 
 
 def open_source(recipe: Recipe, section: DatasetSection, key: str) -> Source:
     """The rows of a `dataset` section. `key` is the section's name in messages. Raises RecipeError."""
-    if not is_local(section):
+    if "://" in section.path:
+        raise recipe.error(f"{key}.path", f"found {section.path!r}; write a hub id, or download the file and name it")
+    if not is_local(recipe, section):
         return _hub(recipe, section, key)
     path = find_file(section.path, recipe.source.parent)
     if path is None:
-        tried = ", ".join(str(folder / section.path) for folder in (recipe.source.parent, Path.cwd()))
+        tried = ", ".join(str(place) for place in _places(section.path, recipe.source.parent))
         raise recipe.error(f"{key}.path", f"no such file: {section.path} (looked for {tried})")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise recipe.error(f"{key}.path", f"found {section.path!r}; a local file ends in {', '.join(READERS)}")
     for unused in ("split", "name"):
         if getattr(section, unused) is not None:
             raise recipe.error(f"{key}.{unused}", f"a local file has no {unused}; remove it, or name another file")
-    return Source(str(section.path), lambda: READERS[path.suffix](path))
+    return Source(str(section.path), lambda: reader(path))
 
 
 def find_file(text: str, folder: Path) -> Path | None:
     """A path as written in a recipe: beside the recipe first, then from the current folder."""
-    candidates = (folder / Path(text).expanduser(), Path.cwd() / Path(text).expanduser())
-    return next((path.resolve() for path in candidates if path.exists()), None)
+    return next((path.resolve() for path in _places(text, folder) if _exists(path)), None)
+
+
+def _places(text: str, folder: Path) -> tuple[Path, Path]:
+    written = os.path.expanduser(text)
+    return folder / written, Path.cwd() / written
+
+
+def _exists(path: Path) -> bool:
+    """Whether it is there; behind a closed folder it may be, so that reading it says what is wrong."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
+    except OSError:  # too long for a name
+        return False
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
@@ -53,8 +76,8 @@ def _jsonl(path: Path) -> Iterator[Row]:
             if line.strip():
                 try:
                     value = json.loads(line)
-                except ValueError as error:
-                    raise RecipeError(f"{path}:{number}: not valid JSON ({error})") from None
+                except (ValueError, RecursionError) as error:
+                    raise RecipeError(f"{path}:{number}: not valid JSON ({first_line(error)})") from None
                 yield _object(value, f"{path}:{number}")
 
 
@@ -62,10 +85,11 @@ def _json(path: Path) -> Iterator[Row]:
     with _text(path) as file:
         try:
             values = json.load(file)
-        except ValueError as error:
-            raise RecipeError(f"{path}: not valid JSON ({error}); one object per line is .jsonl") from None
+        except (ValueError, RecursionError) as error:
+            hint = "one object per line is .jsonl"
+            raise RecipeError(f"{path}: not valid JSON ({first_line(error)}); {hint}") from None
     if not isinstance(values, list):
-        raise RecipeError(f"{path}: has a {type(values).__name__} at the top; write a list of objects")
+        raise RecipeError(f"{path}: found {shorten(values)} at the top; write a list of objects")
     for index, value in enumerate(values):
         yield _object(value, f"{path}: row {index}")
 
@@ -73,14 +97,25 @@ def _json(path: Path) -> Iterator[Row]:
 def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(1 << 27)
     with _text(path, newline="") as file:
-        reader = csv.DictReader(file, restkey="")
+        reader = csv.DictReader(file, strict=True)
         try:
+            _check_header(path, list(reader.fieldnames or ()))
             for row in reader:
-                if "" in row or None in row.values():
+                if None in row or None in row.values():
                     raise RecipeError(f"{path}:{reader.line_num}: not as many fields as the header has columns")
                 yield dict(row)
         except csv.Error as error:
             raise RecipeError(f"{path}:{reader.line_num}: not valid CSV ({error})") from None
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RecipeError(f"{path}:1: two columns are called {twice!r}; rename one")
+    if "" in names:
+        raise RecipeError(f"{path}:1: column {names.index('') + 1} of {len(names)} has no name; name it, or remove it")
+    if len(names) == 1 and any(separator in names[0] for separator in ";\t|"):
+        raise RecipeError(f"{path}:1: found the one column {names[0]!r}; separate columns with commas")
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -91,7 +126,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
             yield from batch.to_pylist()
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise RecipeError(f"{path}: not a readable parquet file ({str(error).splitlines()[0]})") from None
+        raise RecipeError(f"{path}: not a readable parquet file ({first_line(error)})") from None
 
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
@@ -116,7 +151,7 @@ def _text(path: Path, newline: str | None = None) -> Iterator[IO[str]]:
 
 def _object(value: Any, where: str) -> Row:
     if not isinstance(value, dict):
-        raise RecipeError(f"{where}: found {type(value).__name__}; every row is an object with columns")
+        raise RecipeError(f"{where}: found {shorten(value)}; every row is an object with columns")
     return value
 
 
@@ -142,7 +177,3 @@ def _hub(recipe: Recipe, section: DatasetSection, key: str) -> Source:
     except Exception as error:  # datasets raises many types for a wrong name, split or file: all are the user's to mend
         raise recipe.error(f"{key}.path", f"{label} cannot be loaded: {first_line(error)}") from None
     return Source(label, lambda: iter(data))
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

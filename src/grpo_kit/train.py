@@ -59,7 +59,7 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         summary = summarise(prepared, run, stop, before, after, moved, trainer.state.global_step)
         summary |= {"wall_s": round(time.perf_counter() - started, 1), "peak_memory_gb": round(peak_memory_gb(), 2)}
         run.write("summary.json", summary)
-    for line in closing_lines(summary, run):
+    for line in closing_lines(summary, prepared.goal.label, run):
         console.say(line)
     return summary
 
@@ -235,17 +235,14 @@ def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]]) -> str:
     return "no weight moved: every update was rounded away; raise grpo.learning_rate"
 
 
-def closing_lines(summary: dict[str, Any], run: RunDir) -> list[str]:
+def closing_lines(summary: dict[str, Any], goal: str, run: RunDir) -> list[str]:
     """The end of the story in a few lines."""
     before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
     lines = []
     if before and after:
-        for name, value in (("accuracy", "accuracy"), *((f"  {label}", label) for label in after["rewards"])):
-            pair = [
-                e["accuracy"] if value == "accuracy" and name == value else e["rewards"][value] for e in (before, after)
-            ]
-            if None not in pair:
-                lines.append(f"{name:<12} {pair[0]:.3f} -> {pair[1]:.3f}")
+        pairs = {"accuracy": (before["accuracy"], after["accuracy"])}
+        pairs |= {label: (before["rewards"][label], mean) for label, mean in after["rewards"].items() if label != goal}
+        lines = [f"{name:<12} {a:.3f} -> {b:.3f}" for name, (a, b) in pairs.items() if a is not None and b is not None]
         low, high = gain["ci95"]
         lines.append(f"gain         {gain['value']:+.3f} (95% interval {low:+.3f} to {high:+.3f}, paired by prompt)")
     lines.append(f"status       {summary['status']}" + (f": {summary['reason']}" if summary["reason"] else ""))

@@ -3,15 +3,20 @@
 No field and no default of TRL's is typed again here: the schema comes from GRPOConfig's own type hints.
 """
 
+import ast
+import dataclasses
+import importlib.util
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel
-
 from grpo_kit.device import Device
-from grpo_kit.recipe import Recipe, strict_model, validated
+from grpo_kit.errors import RecipeError
+from grpo_kit.recipe import Recipe, unknown_key, validated
+from grpo_kit.schema import first_line
+from grpo_kit.trl_rules import LEGAL, set_elsewhere, wrong_value
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -42,62 +47,13 @@ DEFAULTS: dict[str, Opinion] = {
     "save_total_limit": Opinion(2, 2, "TRL keeps every checkpoint, 6 GB each"),
 }
 
-LEGAL: dict[str, tuple[str, ...]] = {
-    "loss_type": ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "cispo", "sapo", "vespo"),
-    "scale_rewards": ("group", "batch", "none"),
-    "importance_sampling_level": ("token", "sequence"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-}
-"""Plain strings in GRPOConfig, which TRL compares only after the first rollout."""
 
-RENAMED: dict[str, str] = {
-    "warmup_ratio": "write warmup_steps; a value below 1 is a share of all steps",
-    "max_prompt_length": "TRL no longer cuts prompts; the kit drops rows that are too long and says how many",
-    "evaluation_strategy": "write eval_every at the top level of the recipe",
-    "torch_dtype": "the kit chooses the precision by device (`grpo-kit env`)",
-    "use_liger_loss": "removed from TRL; leave it out",
-    "vllm_max_model_len": "write vllm_max_model_length",
-    "overwrite_output_dir": "leave it out: a run directory is never overwritten",
-    "logging_dir": "leave it out: logs go to the run directory",
-    "save_safetensors": "leave it out: checkpoints are always safetensors",
-    "no_cuda": "leave it out: the device is found by itself; CUDA_VISIBLE_DEVICES= hides a card",
-    "group_by_length": "leave it out: it does not apply to GRPO",
-    "wandb_log_unique_prompts": "write log_unique_prompts",
-    "vllm_guided_decoding_regex": "write vllm_structured_outputs_regex",
-}
-"""Keys of older TRL or transformers releases: what to write today."""
-
-REFUSED: dict[str, str] = {
-    "output_dir": "the run directory is ./runs/NAME; write name: at the top level",
-    "run_name": "write name: at the top level",
-    "seed": "write seed: at the top level",
-    "data_seed": "write seed: at the top level",
-    "reward_weights": "write the weight at each reward, such as rewards: {accuracy: 1.0}",
-    "use_cpu": "the device is found by itself; CUDA_VISIBLE_DEVICES= hides a card",
-    "bf16": "the kit chooses the precision by device (`grpo-kit env`)",
-    "fp16": "the kit chooses the precision by device (`grpo-kit env`)",
-    "bf16_full_eval": "the kit chooses the precision by device (`grpo-kit env`)",
-    "fp16_full_eval": "the kit chooses the precision by device (`grpo-kit env`)",
-    "chat_template_kwargs": "write thinking: on or off at the top level",
-    "push_to_hub": "upload the run's final/ folder yourself",
-    "trust_remote_code": "code from a hub is never executed",
-    "resume_from_checkpoint": "use `grpo-kit run RECIPE --resume`",
-    "remove_unused_columns": "rewards need the columns",
-    "auto_find_batch_size": "TRL cannot use it with GRPO; set per_device_train_batch_size",
-    "num_generations_eval": "write evaluation: {samples: N} at the top level",
-    "metric_for_best_model": "checkpoints are judged by held-out accuracy only",
-    "greater_is_better": "checkpoints are judged by held-out accuracy only",
-    "disable_tqdm": "progress is shown on a terminal only",
-}
-REFUSED_PREFIXES: dict[str, str] = {
-    "eval_": "write eval_dataset:, eval_every: and evaluation: at the top level",
-    "do_": "leave it out: `run` trains and evaluates",
-    "load_best_": "checkpoints are judged by held-out accuracy, never by loss",
-    "per_device_eval_": "evaluation uses the same number of completions at once as training",
-    "hub_": "upload the run's final/ folder yourself",
-}
-
-MIN_TEMPERATURE = 0.05
+SOURCES = (
+    ("trl", "trainer/grpo_config.py"),
+    ("trl", "trainer/base_config.py"),
+    ("transformers", "training_args.py"),
+)
+"""Where GRPOConfig and the classes it inherits from are written."""
 
 
 @dataclass(frozen=True)
@@ -114,71 +70,92 @@ class Settings:
         return f"kit: {DEFAULTS[key].reason}" if key in self.from_kit and key in DEFAULTS else "TRL"
 
 
+def check_words(recipe: Recipe) -> None:
+    """What can be said of the `grpo:` section without TRL, which takes seconds to import. Raises RecipeError."""
+    fields = sorted(name for name in written_fields() if not set_elsewhere(name))
+    for key, value in recipe.grpo.items():
+        advice = set_elsewhere(key)
+        if advice:
+            raise recipe.error(f"grpo.{key}", f"not set here: {advice}")
+        if fields and key not in fields:
+            raise recipe.error(f"grpo.{key}", unknown_key(key, "grpo", fields))
+        if key in LEGAL and value not in LEGAL[key]:
+            quote = "; in quotes, where YAML would read on or off" if isinstance(value, bool) else ""
+            raise recipe.error(f"grpo.{key}", f"found {value!r}; write one of {', '.join(LEGAL[key])}{quote}")
+
+
+def written_fields() -> set[str]:
+    """GRPOConfig's fields as its source spells them, without importing it; empty if its source is not where it was."""
+    found: set[str] = set()
+    for package, file in SOURCES:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            path = Path(folder) / file
+            if not path.is_file():
+                return set()
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "TrainingArguments")):
+                    found |= {ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)}
+    return found
+
+
 def check_settings(recipe: Recipe) -> Settings:
     """Check the recipe's `grpo:` section against GRPOConfig and against what is known to go wrong later.
 
-    Raises RecipeError with the key, what was found and what to write. Importing TRL's config takes some seconds.
+    Raises RecipeError with the key, what was found and what to write.
     """
-    for key in recipe.grpo:
-        _refuse(recipe, key)
-    given = validated(recipe, "grpo", recipe.grpo, schema())
+    check_words(recipe)
+    fields = schema()
+    given = validated(recipe, "grpo", recipe.grpo, fields)
+    for key, value in given.items():
+        wrong = wrong_value(key, value, trl_default(key), fields)
+        if wrong:
+            raise recipe.error(f"grpo.{key}", f"found {value!r}; {wrong}")
+    _check_together(recipe, given)
     defaults = {key: o.lora if recipe.lora is not None else o.full for key, o in DEFAULTS.items()}
     kit = {key: value for key, value in defaults.items() if key not in given}
-    if {"activation_checkpointing"} & given.keys():
+    if "activation_checkpointing" in given:
         kit.pop("gradient_checkpointing", None)
-    _check_values(recipe, given)
     return Settings(given, kit, tuple(_warnings(given)))
 
 
-def schema() -> type[BaseModel]:
-    """A pydantic model with exactly GRPOConfig's fields and types, all optional and nothing else allowed."""
+def schema() -> dict[str, Any]:
+    """GRPOConfig's fields that a recipe may set, with their types."""
     from trl import GRPOConfig
 
-    return strict_model("grpo", typing.get_type_hints(GRPOConfig))
+    return {key: hint for key, hint in typing.get_type_hints(GRPOConfig).items() if not set_elsewhere(key)}
 
 
-def _refuse(recipe: Recipe, key: str) -> None:
-    advice = RENAMED.get(key) or REFUSED.get(key)
-    advice = advice or next((text for prefix, text in REFUSED_PREFIXES.items() if key.startswith(prefix)), None)
-    if advice:
-        raise recipe.error(f"grpo.{key}", f"not set here: {advice}")
+def trl_default(key: str) -> Any:
+    """The default of a GRPOConfig field."""
+    from trl import GRPOConfig
+
+    return next(f.default for f in dataclasses.fields(GRPOConfig) if f.name == key)
 
 
-def _check_values(recipe: Recipe, given: dict[str, Any]) -> None:
-    """What TRL would notice only after the first rollout, or never."""
-
-    def refuse(key: str, message: str) -> None:
-        raise recipe.error(f"grpo.{key}", f"found {given[key]!r}; {message}")
-
-    for key, legal in LEGAL.items():
-        if key in given and given[key] not in legal:
-            refuse(key, f"write one of {', '.join(legal)}")
-    for key in ("beta", "learning_rate", "epsilon", "epsilon_high", "weight_decay"):
-        if (given.get(key) or 0) < 0:
-            refuse(key, "write a number that is not negative")
-    if given.get("temperature", 1.0) < MIN_TEMPERATURE:
-        refuse("temperature", f"below {MIN_TEMPERATURE} all completions of a group are the same and nothing is learned")
-    if (given.get("num_generations", 2) or 0) < 2:
-        refuse("num_generations", "a group needs at least 2 completions to compare")
-    for key in ("max_completion_length", "per_device_train_batch_size", "gradient_accumulation_steps"):
-        if (given.get(key, 1) or 0) < 1:
-            refuse(key, "write a whole number of at least 1")
-    if given.get("max_steps") == 0:
-        refuse("max_steps", "a run of 0 steps learns nothing")
+def _check_together(recipe: Recipe, given: dict[str, Any]) -> None:
+    """Settings that need another one."""
     if given.get("loss_type") == "cispo" and given.get("epsilon_high") is None:
-        refuse("loss_type", "cispo also needs epsilon_high (an absolute cap on the ratio, such as 5.0)")
-    if given.get("generation_kwargs") and "temperature" in given["generation_kwargs"]:
-        refuse("generation_kwargs", "write grpo.temperature, so that loss and sampler agree")
+        raise recipe.error(
+            "grpo.loss_type", "cispo also needs epsilon_high (an absolute cap on the ratio, such as 5.0)"
+        )
+    if given.get("sync_ref_model") and (not given.get("beta") or recipe.lora is not None):
+        raise recipe.error(
+            "grpo.sync_ref_model", "needs beta above 0 and full fine-tuning: else there is no such model"
+        )
 
 
 def _warnings(given: dict[str, Any]) -> list[str]:
     neutral = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
     changed = [f"{key}={given[key]}" for key, value in neutral.items() if given.get(key, value) not in (value, None)]
-    if not changed:
-        return []
-    return [
-        f"grpo.{', grpo.'.join(changed)}: completions are then sampled from another distribution than the loss uses"
-    ]
+    found = []
+    if changed:
+        found.append(
+            f"grpo.{', grpo.'.join(changed)}: completions are then sampled from another distribution than the loss uses"
+        )
+    if given.get("loss_type") == "luspo" and given.get("importance_sampling_level") != "sequence":
+        found.append("grpo.loss_type=luspo is meant to go with grpo.importance_sampling_level=sequence")
+    return found
 
 
 def build_args(recipe: Recipe, settings: Settings, device: Device, output_dir: Path) -> "GRPOConfig":
@@ -192,7 +169,7 @@ def build_args(recipe: Recipe, settings: Settings, device: Device, output_dir: P
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # TRL itself still sets gradient_checkpointing
-            return GRPOConfig(
+            args = GRPOConfig(
                 **values,
                 output_dir=str(output_dir),
                 seed=recipe.seed,
@@ -203,25 +180,66 @@ def build_args(recipe: Recipe, settings: Settings, device: Device, output_dir: P
                 fp16=device.autocast == "float16",
                 disable_tqdm=True,
             )
-    except (ValueError, ImportError, NotImplementedError) as error:
-        raise recipe.error("grpo", str(error).splitlines()[0]) from None
+    except Exception as error:  # GRPOConfig raises many types for a wrong combination: all are the user's to mend
+        raise _of_a_key(recipe, settings.from_recipe, error) from None
+    _try_parts(recipe, args)
+    return args
+
+
+def _of_a_key(recipe: Recipe, given: dict[str, Any], error: Exception) -> RecipeError:
+    """An exception of a library's as an error at the longest of the recipe's keys that its text names."""
+    named = max((key for key in given if key in str(error)), key=len, default="")
+    return recipe.error(f"grpo.{named}" if named else "grpo", first_line(error))
+
+
+def _try_parts(recipe: Recipe, args: "GRPOConfig") -> None:
+    """Make what the trainer will make of the settings, to see a wrong name or a missing package before weights load."""
+    import torch
+    from transformers import GenerationConfig, Trainer, get_scheduler
+    from transformers.integrations import get_reporting_integration_callbacks
+
+    of_schedule: Any = args.lr_scheduler_kwargs
+    of_sampler: Any = args.generation_kwargs or {}
+
+    def schedule() -> Any:
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+        return get_scheduler(args.lr_scheduler_type, optimizer, 0, 100, of_schedule)
+
+    parts: dict[str, Callable[[], Any]] = {
+        "optim": lambda: args.optim_target_modules or Trainer.get_optimizer_cls_and_kwargs(args),
+        "lr_scheduler_type": schedule,
+        "report_to": lambda: [callback() for callback in get_reporting_integration_callbacks(args.report_to)],
+        "cache_implementation": lambda: GenerationConfig(cache_implementation=args.cache_implementation),
+    }
+    for key, make in parts.items():
+        try:
+            make()
+        except Exception as error:  # of whatever type: the setting does not work here
+            raise recipe.error(f"grpo.{key}", first_line(error)) from None
+    unknown = of_sampler.keys() - GenerationConfig().to_dict().keys()
+    if unknown and not args.use_vllm:
+        raise recipe.error("grpo.generation_kwargs", f"transformers.GenerationConfig has no {', '.join(unknown)}")
 
 
 def _check_batch(recipe: Recipe, values: dict[str, Any]) -> None:
     """The completions of a generation batch must be whole groups."""
-    from trl import GRPOConfig
 
     def resolved(key: str) -> Any:
-        return values.get(key, next(f.default for f in GRPOConfig.__dataclass_fields__.values() if f.name == key))
+        return values.get(key, trl_default(key))
 
-    batch, group = resolved("per_device_train_batch_size"), resolved("num_generations")
-    steps = resolved("steps_per_generation") or resolved("gradient_accumulation_steps")
-    size = resolved("generation_batch_size") or batch * steps
+    batch, group, size = map(resolved, ("per_device_train_batch_size", "num_generations", "generation_batch_size"))
+    if size is not None and size % group:
+        raise recipe.error(
+            "grpo.generation_batch_size",
+            f"found {size} completions, which are no whole groups of grpo.num_generations {group}; "
+            f"write a multiple of both {batch} (grpo.per_device_train_batch_size) and {group}",
+        )
+    multiple = "steps_per_generation" if resolved("steps_per_generation") else "gradient_accumulation_steps"
+    size = size or batch * resolved(multiple)
     if size % group:
         key = "per_device_train_batch_size"
-        multiple = "steps_per_generation" if resolved("steps_per_generation") else "gradient_accumulation_steps"
         raise recipe.error(
             f"grpo.{key}",
-            f"found {key} {batch} x {multiple} {steps} = {size} completions, which are no whole groups of "
+            f"found {key} {batch} x {multiple} {resolved(multiple)} = {size} completions, which are no whole groups of "
             f"grpo.num_generations {group}; write {key}: {group * max(1, round(batch / group))}, for example",
         )

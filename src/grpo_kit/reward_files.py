@@ -1,0 +1,102 @@
+"""Find and import reward files: where they are looked for, and what must be in one."""
+
+import ast
+import difflib
+import importlib.util
+import inspect
+import os
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grpo_kit.recipe import Recipe, RewardSection
+from grpo_kit.recipe_file import is_file
+from grpo_kit.schema import first_line
+from grpo_kit.shipped import shipped
+
+
+def reward_folders(recipe_file: Path) -> list[Path]:
+    """Where rewards are looked for by name, in order: beside the recipe, one folder up, the shipped ones."""
+    folder = recipe_file.resolve().parent
+    return [folder / "rewards", folder.parent / "rewards", shipped("rewards")]
+
+
+def find_reward(recipe: Recipe, label: str, section: RewardSection) -> Path:
+    """The file of a reward. Raises RecipeError listing the names there are."""
+    folders = reward_folders(recipe.source)
+    wanted = os.path.expanduser(section.file) if section.file else f"{label}.py"
+    if not wanted.endswith(".py"):
+        raise recipe.error(f"rewards.{label}.file", f"found {section.file!r}; a reward is a .py file")
+    places = [folder / wanted for folder in folders]
+    if section.file:
+        places = [recipe.source.resolve().parent / wanted, Path.cwd() / wanted, *places]
+    found = next((path for path in places if is_file(path)), None)
+    if found is None:
+        names = sorted({path.stem for folder in folders for path in folder.glob("*.py")})
+        near = difflib.get_close_matches(Path(wanted).stem, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise recipe.error(f"rewards.{label}", f"no file {wanted} in rewards/ (there are {', '.join(names)}){hint}")
+    return found.resolve()
+
+
+def import_reward(recipe: Recipe, key: str, path: Path) -> ModuleType:
+    """Import one reward file under a name of its own, so that two of the same stem do not meet."""
+    name = f"grpo_kit_reward_{path.stem}_{abs(hash(path)):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        line = error.lineno if isinstance(error, SyntaxError) else place(error, path)[1]
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise recipe.error(key, f"{path}:{line or 1}: cannot be imported ({what})") from None
+    return module
+
+
+def reward_function(recipe: Recipe, key: str, path: Path, module: ModuleType) -> Callable[..., Any]:
+    """The function of the file's name. Raises RecipeError where there is none that can be called like one."""
+    name = path.stem
+    function = getattr(module, name, None)
+    if function is None:
+        defined = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+        hint = "" if name.isidentifier() else "; give the file a name that a function can have"
+        raise recipe.error(key, f"{path} has no function {name!r} (it defines {', '.join(defined) or 'none'}){hint}")
+    if not inspect.isfunction(function):
+        raise recipe.error(key, f"{path}: {name} is a {type(function).__name__}; write def {name}(completion, ...)")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise recipe.error(key, f"{path}: {name} is asynchronous or a generator; write a plain function")
+    return function
+
+
+def looked_up(function: Callable[..., Any]) -> list[str]:
+    """The columns that a function asks its `**kwargs` for without a default: `kwargs["x"]`, `kwargs.get("x")`."""
+    catch_all = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_KEYWORD]
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):  # made by exec, or a lambda in the middle of a line
+        return []
+
+    def is_catch_all(node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id in catch_all
+
+    asked: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and is_catch_all(node.value) and isinstance(node.ctx, ast.Load):
+            asked.append(node.slice)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_catch_all(node.func.value):
+            asked += node.args if node.func.attr in ("get", "pop") and len(node.args) == 1 else []
+    return [key.value for key in asked if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+
+
+def place(error: BaseException, path: Path) -> tuple[str, int, str]:
+    """File, line and code of the deepest frame in the reward file, or else of the deepest one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((frame for frame in reversed(frames) if frame.filename == str(path)), frames[-1])
+    return Path(frame.filename).name, frame.lineno or 0, frame.line or ""

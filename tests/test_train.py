@@ -1,0 +1,208 @@
+"""Whole runs through the command line, on the built-in model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from grpo_kit.cli import main
+from grpo_kit.run_dir import RunDir
+
+pytestmark = pytest.mark.slow
+
+DATA = Path(__file__).parents[1] / "recipes" / "data"
+
+RECIPE = f"""
+model: builtin:tiny
+dataset: {{path: {DATA}/sums_train.jsonl, prompt: '{{question}}', limit: 21}}
+eval_dataset: {{path: {DATA}/sums_test.jsonl, limit: 8}}
+evaluation: {{samples: 2}}
+rewards: {{accuracy: 1.0, format: {{weight: 0.5, style: boxed}}}}
+grpo:
+  max_steps: 4
+  learning_rate: 1e-4
+  warmup_steps: 0
+  num_generations: 4
+  per_device_train_batch_size: 8
+  gradient_accumulation_steps: 2
+  max_completion_length: 16
+  save_steps: 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sums.yaml").write_text(RECIPE)
+
+
+def run(*arguments: str) -> int:
+    """The exit code of `grpo-kit run ...`."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *arguments])
+    return int(ended.value.code or 0)
+
+
+def summary(name: str) -> dict:
+    return json.loads((Path("runs") / name / "summary.json").read_text())
+
+
+def lines(name: str, file: str) -> list[dict]:
+    return list(RunDir(Path("runs") / name).lines(file))
+
+
+def weights(name: str) -> dict[str, torch.Tensor]:
+    return load_file(Path("runs") / name / "final" / "model.safetensors")
+
+
+def same_weights(one: str, other: str) -> bool:
+    first, second = weights(one), weights(other)
+    return all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_run_writes_what_it_promises_and_does_what_it_planned(capsys):
+    assert run("sums.yaml") in (0, 1)
+    shown = capsys.readouterr().out
+    assert "4 steps" in shown
+    assert "of 4 prompts x 4 = 16 completions" in shown
+    assert "1 of 21 rows unused per epoch" in shown  # 5 rollouts of 4 prompts use 20 rows
+    files = {path.name for path in Path("runs/sums").iterdir()}
+    assert files >= {
+        "recipe.yaml", "rewards", "data_fingerprint.json", "grpo_config.json", "provenance.json", "metrics.jsonl",
+        "samples.jsonl", "eval.jsonl", "summary.json", "checkpoints", "final",
+    }  # fmt: skip
+    metrics, samples = lines("sums", "metrics.jsonl"), lines("sums", "samples.jsonl")
+    assert [m["step"] for m in metrics] == [1, 2, 3, 4]
+    for step in (1, 2, 3, 4):
+        rows = [s["row"] for s in samples if s["step"] == step]
+        assert len(rows) == 16
+        assert len(set(rows)) == 4
+    assert len({s["row"] for s in samples}) == 16  # one epoch has 20 rows, so none comes twice
+    assert summary("sums")["steps"] == 4
+    assert [e["step"] for e in lines("sums", "eval.jsonl")] == [0, 4]
+
+
+def test_metrics_agree_with_the_samples_they_summarise():
+    run("sums.yaml", "grpo.max_steps=2")
+    samples = [s for s in lines("sums", "samples.jsonl") if s["step"] == 2]
+    metrics = lines("sums", "metrics.jsonl")[1]
+    assert metrics["kit/accuracy"] == pytest.approx(sum(s["rewards"]["accuracy"] for s in samples) / 16)
+    assert metrics["reward"] == pytest.approx(
+        sum(s["rewards"]["accuracy"] + 0.5 * s["rewards"]["format"] for s in samples) / 16
+    )
+    groups = [samples[start : start + 4] for start in range(0, 16, 4)]
+    flat = [g for g in groups if len({s["rewards"]["accuracy"] + 0.5 * s["rewards"]["format"] for s in g}) == 1]
+    assert metrics["kit/flat_group_share"] == len(flat) / 4
+    assert all(s["advantage"] == 0 for g in flat for s in g)
+    assert all(sum(s["advantage"] for s in g) == pytest.approx(0, abs=1e-4) for g in groups)
+
+
+def test_a_learning_rate_of_0_is_a_failed_run(capsys):
+    assert run("sums.yaml", "grpo.learning_rate=0") == 1
+    ended = summary("sums")
+    assert (ended["status"], ended["verdict"]) == ("failed", "not learned")
+    assert "no weight moved: the learning rate was 0" in ended["reason"]
+    assert "no weight moved" in capsys.readouterr().out
+
+
+def test_a_constant_reward_is_a_failed_run_that_says_why():
+    Path("rewards").mkdir()
+    Path("rewards/nice.py").write_text('"""Always."""\n\ndef nice(completion):\n    return 1.0\n')
+    assert run("sums.yaml", "rewards={nice: 1.0}") == 1
+    assert "100% of groups were flat (100% all right, 0% all wrong)" in summary("sums")["reason"]
+
+
+def test_the_run_directory_repeats_the_run():
+    run("sums.yaml", "grpo.max_steps=2")
+    run("runs/sums")
+    assert summary("sums-2")["steps"] == 2
+    assert same_weights("sums", "sums-2")
+
+
+def test_measuring_does_not_change_the_training():
+    run("sums.yaml", "grpo.max_steps=3")
+    run("sums.yaml", "grpo.max_steps=3", "eval_dataset=null")
+    run("sums.yaml", "grpo.max_steps=3", "eval_every=1")
+    assert summary("sums-2")["verdict"] == "not measured"
+    assert [e["step"] for e in lines("sums-3", "eval.jsonl")] == [0, 1, 2, 3]
+    assert same_weights("sums", "sums-2")
+    assert same_weights("sums", "sums-3")
+
+
+def test_another_seed_is_another_run():
+    run("sums.yaml", "grpo.max_steps=2", "eval_dataset=null")
+    run("sums.yaml", "grpo.max_steps=2", "eval_dataset=null", "seed=7")
+    assert not same_weights("sums", "sums-2")
+
+
+def test_an_adapter_is_trained_saved_and_asked(capsys):
+    run("sums.yaml", "lora={r: 4}", "grpo.learning_rate=1e-3", "grpo.max_steps=2", "eval_dataset=null")
+    assert (Path("runs/sums/final") / "adapter_model.safetensors").is_file()
+    capsys.readouterr()
+    main_ok("ask", "sums", "What is 3+4?", "--greedy")
+    assert any(character.isdigit() for character in capsys.readouterr().out)
+
+
+def test_reading_and_asking_a_run(capsys):
+    run("sums.yaml", "grpo.max_steps=2", "eval_dataset=null")
+    capsys.readouterr()
+    main_ok("samples", "sums", "--where", "accuracy=1", "--limit", "3")
+    shown = capsys.readouterr().out
+    assert shown.count("answer read: ") == 3
+    assert "accuracy 0" not in shown
+    main_ok("ask", "sums", "What is 3+4?")
+    assert "<|im_end|>" not in capsys.readouterr().out
+
+
+def main_ok(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert not ended.value.code
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_stops_and_the_run_goes_on(number, code):
+    command = [sys.executable, "-m", "grpo_kit", "run", "sums.yaml", "grpo.max_steps=12", "grpo.save_steps=100"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("step  3/12"):
+            process.send_signal(number)
+            break
+    rest = process.stdout.read()
+    assert process.wait(timeout=60) == code, rest
+    stopped = summary("sums")
+    assert stopped["status"] == "stopped"
+    assert 3 <= stopped["steps"] < 12
+    assert list(Path("runs/sums/checkpoints").glob("checkpoint-*"))
+    assert run("sums.yaml", "grpo.max_steps=12", "grpo.save_steps=100", "--resume") in (0, 1)
+    assert not Path("runs/sums-2").exists()
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == list(range(1, 13))
+    assert summary("sums")["status"] == "done"
+    assert summary("sums")["verdict"] != "not measured"
+
+
+def test_a_reward_that_fails_names_itself_and_leaves_a_summary(capsys):
+    Path("rewards").mkdir()
+    Path("rewards/late.py").write_text(
+        '"""Fails on its 40th call."""\n\ncalls = 0\n\n\ndef late(completion):\n    global calls\n    calls += 1\n'
+        '    if calls == 40:\n        raise KeyError("x")\n    return len(completion)\n'
+    )
+    assert run("sums.yaml", "rewards={late: 1.0}", "eval_dataset=null") == 1
+    assert "late raised KeyError: 'x' (late.py:10, completion" in capsys.readouterr().err
+    assert summary("sums")["status"] == "failed"
+
+
+def test_resume_starts_where_there_is_nothing_to_resume():
+    started = time.time()
+    run("sums.yaml", "grpo.max_steps=1", "eval_dataset=null", "--resume")
+    assert summary("sums")["steps"] == 1
+    assert (Path("runs/sums") / "summary.json").stat().st_mtime >= started - 1
