@@ -24,7 +24,8 @@ def setup(tmp_path_factory):
         f"model: builtin:tiny\ndataset: {{path: {DATA}/sums_train.jsonl, prompt: '{{question}}', limit: 30}}\n"
         "rewards: {accuracy: 1.0}\n"
         "grpo: {max_completion_length: 12, temperature: 0.9, top_p: 0.95, top_k: 7, min_p: 0.01,"
-        " repetition_penalty: 1.1, num_generations: 4, per_device_train_batch_size: 8, gradient_accumulation_steps: 1, max_steps: 1}\n"
+        " repetition_penalty: 1.1, num_generations: 4, per_device_train_batch_size: 8,"
+        " gradient_accumulation_steps: 1, max_steps: 1}\n"
     )
     prepared = prepare(load_recipe(folder / "r.yaml"))
     run = RunDir(folder)
