@@ -18,7 +18,7 @@ LAYERS = [
     {"prepare"},
     {"rewards", "reward_files", "data", "trl_args", "memory", "chat", "model"},
     {"sources", "recipe", "device", "trl_rules"},
-    {"recipe_file", "schema", "errors", "shipped", "stats", "answers", "reference_loss"},
+    {"recipe_file", "schema", "hub", "errors", "shipped", "stats", "answers", "reference_loss"},
 ]
 """Top to bottom; a module imports from its own layer or below."""
 

@@ -13,6 +13,7 @@ from grpo_kit.data import Template
 from grpo_kit.device import find_device
 from grpo_kit.errors import RecipeError
 from grpo_kit.generate import sample, sampling_config
+from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.model import find_model, load_trained
 from grpo_kit.recipe import Recipe, load_recipe
 from grpo_kit.run_dir import RunDir
@@ -28,6 +29,8 @@ def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
     device = find_device()
     args = build_args(recipe, check_settings(recipe), device, Path(run.path))
     base = find_model(recipe)
+    if not Path(base).is_dir():
+        use_cache_if_unreachable()
     chat = load_chat(recipe, base)
     config = sampling_config(args, chat, args.max_completion_length or 0)
     if greedy:

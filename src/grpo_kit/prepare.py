@@ -13,10 +13,11 @@ from grpo_kit.chat import end_of_turn_warning, load_chat, token_count
 from grpo_kit.data import Data, load_data
 from grpo_kit.device import Device, find_device
 from grpo_kit.errors import RecipeError
+from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.model import find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Reward, check_rewards, load_rewards
-from grpo_kit.sources import is_local
+from grpo_kit.sources import find_file, is_local
 from grpo_kit.trl_args import build_args, check_settings, check_words
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     rewards = load_rewards(recipe)
     model_path = find_model(recipe)
     check_words(recipe)
+    if _needs_hub(recipe, model_path):
+        use_cache_if_unreachable()
     first = all(is_local(recipe, section) for section in _sections(recipe).values())
     if first:  # local files answer in a second; a hub and TRL's configuration take longer
         data, eval_data = _load_all(recipe, rewards)
@@ -116,6 +119,12 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
 def _sections(recipe: Recipe) -> dict[str, DatasetSection]:
     sections = {"dataset": recipe.dataset}
     return sections if recipe.eval_dataset is None else {**sections, "eval_dataset": recipe.eval_dataset}
+
+
+def _needs_hub(recipe: Recipe, model_path: str) -> bool:
+    here = recipe.source.parent
+    elsewhere = (s for s in _sections(recipe).values() if not is_local(recipe, s) and find_file(s.path, here) is None)
+    return not Path(model_path).is_dir() or any(elsewhere)
 
 
 def _load_all(recipe: Recipe, rewards: list[Reward]) -> tuple[Data, Data | None]:
