@@ -19,7 +19,8 @@ COMMANDS = ("run", "check", "samples", "ask", "env", "init")
 
 
 def blocks(text: str, language: str = "") -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [block for kind, block in found if kind == language]
 
 
 def help_of(*command: str) -> str:

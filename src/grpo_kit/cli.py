@@ -34,11 +34,11 @@ def version(
         raise typer.Exit()
 
 
-RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe (.yaml), or the directory of a run.")]
+RecipePath = Annotated[Path, typer.Argument(help="A recipe (.yaml), or the directory of a run.")]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, such as grpo.max_steps=100.")
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, such as grpo.max_steps=100.")
 ]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory, or a recipe's name (its newest run).")]
+RunName = Annotated[str, typer.Argument(help="A run's directory, or a recipe's name (its newest run).")]
 
 
 @app.command()
@@ -47,7 +47,10 @@ def run(
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run, or start.")] = False,
 ) -> None:
-    """Check, measure, train, measure again, and say whether the model learned."""
+    """Train a recipe, and say whether the model learned.
+
+    Checks the recipe, measures on held-out rows, trains, and measures again.
+    """
     try:
         prepared = _prepare(recipe, overrides)
         from grpo_kit.train import train
@@ -64,7 +67,7 @@ def check(
     overrides: Overrides = None,
     settings: Annotated[bool, typer.Option("--settings", help="Every trainer setting and where it is from.")] = False,
 ) -> None:
-    """Do all that `run` checks before weights load, and show the plan."""
+    """Check a recipe as `run` does, and show the plan."""
     prepared = _prepare(recipe, overrides)
     from grpo_kit.console import plan_lines, settings_lines
 
@@ -80,7 +83,7 @@ def samples(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="How many to show, the newest last.", min=1)] = 10,
 ) -> None:
-    """Read what a run wrote: prompts, completions, answers, rewards."""
+    """Read a run's completions, answers and rewards."""
     from grpo_kit.browse import matching_samples, sample_lines
     from grpo_kit.run_dir import find_run
 
@@ -97,7 +100,7 @@ def ask(
     question: Annotated[str, typer.Argument(help="Fills the recipe's prompt template.")],
     greedy: Annotated[bool, typer.Option("--greedy", help="The most likely answer instead of a sampled one.")] = False,
 ) -> None:
-    """Talk to a trained model with the recipe's own prompt."""
+    """Ask a trained model, with the recipe's own prompt."""
     from grpo_kit.run_dir import find_run
 
     found = find_run(run)
@@ -108,7 +111,10 @@ def ask(
 
 @app.command()
 def env() -> None:
-    """What this machine has, and the precision a run would use; exit code 1 if none could start."""
+    """Show this machine and the precision of a run here.
+
+    Exit code 1, with the reason, where no run could start.
+    """
     from grpo_kit.device import blockers, environment
 
     found = blockers()
@@ -121,8 +127,8 @@ def env() -> None:
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")]) -> None:
-    """Start a project: the recipes and rewards that come with the kit, to edit."""
+def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")]) -> None:
+    """Start a project: recipes and rewards to edit."""
     import shutil
 
     from grpo_kit.shipped import shipped

@@ -91,6 +91,8 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
 
     device = find_device()
     args = build_args(recipe, settings, device, run_folder)
+    if args.n_gpu > 1:
+        raise RecipeError(f"{args.n_gpu} cards are visible, but a run uses one: set CUDA_VISIBLE_DEVICES=0")
     lora = lora_config(recipe)
     chat = load_chat(recipe, model_path)
     size = measure_model(recipe, model_path, lora, settings.from_recipe.get("model_init_kwargs") or {})
@@ -254,6 +256,7 @@ def _saves(args: "GRPOConfig", steps: int, per_epoch: int) -> int:
 
 
 def _check_room(recipe: Recipe, device: Device, plan: Plan) -> None:
+    """Do the card and the disk hold what arithmetic knows of the run?"""
     if plan.memory.total > device.memory_gb:
         raise recipe.error(
             "model",
