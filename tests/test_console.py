@@ -14,4 +14,9 @@ def test_the_step_line_has_what_matters():
 
 
 def test_a_missing_metric_shows_as_nan_not_as_a_number():
-    assert "reward nan" in step_line({"step": 1}, 2)
+    assert "reward nan" in step_line({"step": 1, "kit/accuracy": 0.5}, 2)
+
+
+def test_a_step_without_a_rollout_of_its_own_says_so():
+    line = step_line({"step": 2, "grad_norm": 0.5, "kit/seconds/step": 1.0}, 10)
+    assert line == "step  2/10  the same completions once more  grad norm 0.5  1.00 s/step"
