@@ -28,7 +28,7 @@ def test_an_unreachable_hub_switches_its_libraries_offline(monkeypatch):
 @pytest.mark.parametrize("status", [200, 403, 500])
 def test_any_answer_is_an_answer(monkeypatch, status):
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self):  # noqa: N802 - the name that http.server calls
+        def do_HEAD(self):
             self.send_response(status)
             self.end_headers()
 

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from grpo_kit.chat import not_loadable
 from grpo_kit.device import Device
 from grpo_kit.recipe import Recipe, validated
 from grpo_kit.recipe_file import is_file
-from grpo_kit.schema import first_line
+from grpo_kit.schema import first_line, shorten
 from grpo_kit.shipped import tiny_model
 from grpo_kit.sources import find_file
 
@@ -29,6 +30,8 @@ LORA_DEFAULTS: dict[str, Any] = {
     "target_modules": "all-linear",  # PEFT's own default adapts the query and value projections only
     "task_type": "CAUSAL_LM",
 }
+
+HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 
@@ -59,8 +62,8 @@ def find_model(recipe: Recipe) -> str:
         if not any(folder.glob("*.safetensors")):
             raise recipe.error("model", f"{folder} has no weights (*.safetensors)")
         return str(folder)
-    if recipe.model.startswith((".", "/", "~")) or recipe.model.count("/") > 1:
-        raise recipe.error("model", f"no such folder: {recipe.model}")
+    if not HUB_ID.fullmatch(recipe.model):
+        raise recipe.error("model", f"no such folder: {shorten(recipe.model)}")
     return recipe.model
 
 

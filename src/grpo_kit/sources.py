@@ -105,7 +105,7 @@ def _csv(path: Path) -> Iterator[Row]:
                     raise RecipeError(f"{path}:{reader.line_num}: not as many fields as the header has columns")
                 yield dict(row)
         except csv.Error as error:
-            raise RecipeError(f"{path}:{reader.line_num}: not valid CSV ({error})") from None
+            raise RecipeError(f"{path}:{reader.reader.line_num}: not valid CSV ({error})") from None
 
 
 def _check_header(path: Path, names: list[str]) -> None:

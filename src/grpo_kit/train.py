@@ -170,7 +170,7 @@ def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:
     """The model to use: weights in the base checkpoint's dtype, or the adapter; with the tokenizer."""
     from transformers import AutoConfig
 
-    dtype = AutoConfig.from_pretrained(prepared.model_path).dtype or torch.float32
+    dtype = AutoConfig.from_pretrained(prepared.model_path, trust_remote_code=False).dtype or torch.float32
     save_model(model, run.final, dtype)
     prepared.chat.tokenizer.save_pretrained(run.final)
 

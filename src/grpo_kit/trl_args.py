@@ -5,6 +5,7 @@ No field and no default of TRL's is typed again here: the schema comes from GRPO
 
 import ast
 import dataclasses
+import functools
 import importlib.util
 import typing
 from collections.abc import Callable
@@ -84,6 +85,7 @@ def check_words(recipe: Recipe) -> None:
             raise recipe.error(f"grpo.{key}", f"found {value!r}; write one of {', '.join(LEGAL[key])}{quote}")
 
 
+@functools.cache
 def written_fields() -> set[str]:
     """GRPOConfig's fields as its source spells them, without importing it; empty if its source is not where it was."""
     found: set[str] = set()
