@@ -134,9 +134,9 @@ def load_trained(folder: Path, base: str) -> Any:
     if (folder / "adapter_config.json").is_file():
         from peft import PeftModel
 
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True, trust_remote_code=False)
         return PeftModel.from_pretrained(model, folder)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, trust_remote_code=False)
 
 
 def save_model(model: Any, folder: Path, dtype: "torch.dtype") -> None:

@@ -53,7 +53,7 @@ def _model_hash(path: str) -> dict[str, str] | str:
         return {file.name: _file_hash(file) for file in sorted(folder.glob("*.safetensors"))}
     from transformers import AutoConfig
 
-    return str(getattr(AutoConfig.from_pretrained(path), "_commit_hash", "unknown"))
+    return str(getattr(AutoConfig.from_pretrained(path, trust_remote_code=False), "_commit_hash", "unknown"))
 
 
 def _file_hash(path: Path) -> str:
