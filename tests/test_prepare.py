@@ -229,11 +229,11 @@ def test_held_out_rows_that_are_the_training_rows(cli, held_out):
     assert_says(cli.refuses(recipe=with_key(f"eval_dataset: {held_out}")), "r.yaml:13: eval_dataset: ", "training")
 
 
-def test_held_out_rows_that_overlap_are_counted(cli):
+def test_held_out_rows_that_are_trained_on_are_left_out(cli):
     write_rows("held_out.jsonl", questions(12)[6:])
     shown = cli.passes(recipe=with_key("eval_dataset: {path: held_out.jsonl}\nevaluation: {samples: 3}"))
-    assert "note       2 of 6 held-out prompts are also training prompts" in shown
-    assert "held-out   held_out.jsonl, 6 rows x 3" in shown
+    assert "note       held_out.jsonl: 2 of 6 held-out rows left out, their prompts are trained on" in shown
+    assert "held-out   held_out.jsonl, 4 rows x 3" in shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from command_line import RECIPE, assert_says, changed, with_key
 
 from grpo_kit.cli import main
-from grpo_kit.recipe import as_written, load_recipe
+from grpo_kit.recipe import load_recipe
 
 DATASET = "dataset:\n  path: rows.jsonl\n  prompt: '{question}'\n"
 GRPO = RECIPE[RECIPE.index("grpo:") :]
@@ -242,9 +242,9 @@ def test_a_section_that_is_no_mapping(cli, section, value):
         ("samples: yes", "found True; write a number"),
         ("goal: 3", "found 3; write text"),
         ("goal: ''", "found ''; write one of the rewards: variety"),
-        ("name: a/b", "found 'a/b'; write letters, digits, _, - and . (100 at most)"),
-        ("name: ..", "found '..'; write letters"),
-        ("name: ''", "found ''; write letters"),
+        ("name: a/b", "found 'a/b'; write a folder's name: no / or"),
+        ("name: ..", "found '..'; write a folder's name"),
+        ("name: ''", "found ''; write a folder's name"),
         ("name: " + "n" * 101, "found 'nnn"),
         ("name: 3", "found 3; write text"),
     ],
@@ -380,18 +380,3 @@ def test_keys_that_the_held_out_data_lacks_come_from_the_training_data():
     same, other = load_recipe(Path("same.yaml")).eval_dataset, load_recipe(Path("other.yaml")).eval_dataset
     assert (same.path, same.name, same.split, same.limit, same.prompt) == ("a/b", "main", "test", None, "{q}")
     assert (other.path, other.name, other.split, other.limit, other.prompt) == ("c/d", None, None, 5, "{q}")
-
-
-def test_a_written_recipe_is_the_same_recipe():
-    import yaml
-
-    Path("r.yaml").write_text(
-        changed("variety: 1.0", "variety: {weight: 0.5, file: v.py, n: 3}")
-        + "  learning_rate: 1e-6\nthinking: off\neval_dataset: {limit: null, path: e.jsonl}\nlora: {r: 4}\nsamples: 5\n"
-    )
-    recipe = load_recipe(Path("r.yaml"))
-    Path("again.yaml").write_text(yaml.safe_dump(as_written(recipe)))
-    again = load_recipe(Path("again.yaml"))
-    assert again.model_dump() == recipe.model_dump()
-    assert again.grpo["learning_rate"] == 1e-6  # YAML 1.1 would read the text "1e-6"
-    assert again.thinking is False

@@ -1,6 +1,5 @@
 """Whole runs through the command line, on the built-in model."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,62 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
+from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.cli import main
-from grpo_kit.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
-
-DATA = Path(__file__).parents[1] / "recipes" / "data"
-
-RECIPE = f"""
-model: builtin:tiny
-dataset: {{path: {DATA}/sums_train.jsonl, prompt: '{{question}}', limit: 21}}
-eval_dataset: {{path: {DATA}/sums_test.jsonl, limit: 8}}
-evaluation: {{samples: 2}}
-rewards: {{accuracy: 1.0, format: {{weight: 0.5, style: boxed}}}}
-grpo:
-  max_steps: 4
-  learning_rate: 1e-4
-  warmup_steps: 0
-  num_generations: 4
-  per_device_train_batch_size: 8
-  gradient_accumulation_steps: 2
-  max_completion_length: 16
-  save_steps: 2
-"""
 
 
 @pytest.fixture(autouse=True)
 def recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sums.yaml").write_text(RECIPE)
-
-
-def run(*arguments: str) -> int:
-    """The exit code of `grpo-kit run ...`."""
-    with pytest.raises(SystemExit) as ended:
-        main(["run", *arguments])
-    return int(ended.value.code or 0)
-
-
-def summary(name: str) -> dict:
-    return json.loads((Path("runs") / name / "summary.json").read_text())
-
-
-def lines(name: str, file: str) -> list[dict]:
-    return list(RunDir(Path("runs") / name).lines(file))
-
-
-def weights(name: str) -> dict[str, torch.Tensor]:
-    return load_file(Path("runs") / name / "final" / "model.safetensors")
-
-
-def same_weights(one: str, other: str) -> bool:
-    first, second = weights(one), weights(other)
-    return all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_a_run_writes_what_it_promises_and_does_what_it_planned(capsys):
@@ -206,3 +160,73 @@ def test_resume_starts_where_there_is_nothing_to_resume():
     run("sums.yaml", "grpo.max_steps=1", "eval_dataset=null", "--resume")
     assert summary("sums")["steps"] == 1
     assert (Path("runs/sums") / "summary.json").stat().st_mtime >= started - 1
+
+
+JUDGE = """'''A judge that is down for its first calls.'''
+
+calls = 0
+
+
+def judge(completion, answer):
+    global calls
+    calls += 1
+    return None if calls <= {down} else float(answer in completion)
+"""
+
+
+def test_a_reward_that_judges_nothing_is_a_failed_run_that_says_why(capsys):
+    Path("rewards").mkdir()
+    Path("rewards/judge.py").write_text(JUDGE.format(down=10**6))
+    assert run("sums.yaml", "rewards={judge: 1.0}") == 1
+    assert summary("sums")["reason"] == "no weight moved: no reward judged any completion (all returned None)"
+    assert summary("sums")["verdict"] == "not learned"
+    assert "held-out after step 0: nothing could be judged" in capsys.readouterr().out
+
+
+def test_rows_that_were_judged_only_once_are_no_gain():
+    Path("rewards").mkdir()
+    Path("rewards/judge.py").write_text(JUDGE.format(down=8 + 14))  # two trials of 4, and 7 of 8 prompts x 2
+    assert run("sums.yaml", "rewards={judge: 1.0}", "grpo.learning_rate=1e-6") in (0, 1)
+    before = lines("sums", "eval.jsonl")[0]
+    assert sum(rate is None for rate in before["pass_rates"]) == 7
+    assert before["n"] == 1
+    assert before["unscored"]["judge"] == 14 / 16
+    assert summary("sums")["verdict"] == "unclear"
+
+
+def test_a_run_that_is_all_warmup_says_so(capsys):
+    assert run("sums.yaml", "grpo.max_steps=1", "grpo.warmup_steps=10", "eval_dataset=null") == 1
+    assert "the only step fell into warmup" in summary("sums")["reason"]
+    assert "the learning rate rises over the first 10 of 1 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["我的 配方", "my recipe (v2)"])
+def test_any_file_name_makes_a_run_that_is_a_recipe(name, capsys):
+    Path(f"{name}.yaml").write_text(RECIPE)
+    assert run(f"{name}.yaml", "grpo.max_steps=1", "eval_dataset=null") in (0, 1)
+    main_ok("check", f"runs/{name}")
+    main_ok("ask", name, "What is 1+2?", "--greedy")
+
+
+def test_two_reward_files_of_one_name_are_both_kept():
+    for folder, value in (("a", "len(completion)"), ("b", "completion.count('1')")):
+        Path(folder).mkdir()
+        Path(folder, "own.py").write_text(f'"""Own."""\n\n\ndef own(completion):\n    return {value}\n')
+    assert run("sums.yaml", "rewards={one: {file: a/own.py}, two: {file: b/own.py}}", "grpo.max_steps=2") in (0, 1)
+    run("runs/sums")
+    first, again = (lines(name, "metrics.jsonl")[1] for name in ("sums", "sums-2"))
+    assert first["rewards/one/mean"] == again["rewards/one/mean"] != again["rewards/two/mean"]
+
+
+def test_a_run_stopped_before_its_first_step_has_no_model_of_its_own():
+    code = (
+        "import os, signal, grpo_kit.evaluate as e, grpo_kit.cli as c\n"
+        "measure = e.evaluate\n"
+        "def stopped(*a, **k):\n    os.kill(os.getpid(), signal.SIGINT)\n    return measure(*a, **k)\n"
+        "import grpo_kit.train as t\nt.evaluate = stopped\nc.main(['run', 'sums.yaml'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert summary("sums")["status"] == "stopped"
+    assert summary("sums")["steps"] == 0
+    assert not Path("runs/sums/final").exists()

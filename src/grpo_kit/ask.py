@@ -23,7 +23,7 @@ from grpo_kit.trl_args import build_args, check_settings
 def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
     """The completion of one question as text. Uses `final/`, else the newest checkpoint. Raises RecipeError."""
     recipe = load_recipe(run.path)
-    folder = run.final if run.final.is_dir() else newest_checkpoint(run)
+    folder = run.final if run.final.is_dir() else newest_checkpoint(run)[0]
     if folder is None:
         raise RecipeError(f"{run.path}: has neither final/ nor a checkpoint to ask")
     device = find_device()

@@ -9,8 +9,14 @@ from grpo_kit.console import example_lines
 from grpo_kit.errors import RecipeError
 from grpo_kit.run_dir import RunDir
 
-CONDITION = re.compile(r"^\s*([^<>=\s]+)\s*(=|<|>)\s*(\S+)\s*$")
-COMPARE: dict[str, Callable[[float, float], bool]] = {"=": operator.eq, "<": operator.lt, ">": operator.gt}
+CONDITION = re.compile(r"^\s*([^<>=\s]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 FIELDS = ("step", "row", "advantage", "tokens", "truncated")
 
 
@@ -38,7 +44,7 @@ def sample_lines(sample: dict[str, Any]) -> list[str]:
 def _condition(text: str, names: tuple[str, ...]) -> Callable[[dict[str, Any]], bool]:
     match = CONDITION.match(text)
     if match is None or match[1] not in names:
-        raise RecipeError(f"--where {text!r}: write NAME=NUMBER, NAME<NUMBER or NAME>NUMBER; names: {', '.join(names)}")
+        raise RecipeError(f"--where {text!r}: write NAME=NUMBER (or < > <= >=); names: {', '.join(names)}")
     name, compare = match[1], COMPARE[match[2]]
     try:
         wanted = {"true": 1.0, "false": 0.0}.get(match[3].lower()) if match[3].isalpha() else float(match[3])

@@ -1,30 +1,62 @@
 """Stopping and going on: a stop that was asked for, and the run and the checkpoint to go on from."""
 
 import signal
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from grpo_kit.run_dir import RunDir, runs_called
+import yaml
+from safetensors import SafetensorError, safe_open
+
+from grpo_kit.errors import RecipeError
+from grpo_kit.prepare import Prepared
+from grpo_kit.provenance import provenance
+from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, write_recipe
 
 NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
-"""Written after the weights, so a checkpoint that has them is whole."""
+"""Written after the weights, so a checkpoint that has them is complete."""
+
+LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
+
+HARMLESS = ("name", "samples", "eval_every", "grpo.max_steps", "grpo.logging_steps", "grpo.report_to",
+            "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
+"""Keys that may change when a run goes on: they decide what is written and when it ends, not what is learned."""
 
 
-def step_of(checkpoint: Path) -> int:
-    """The step after which `checkpoint-N` was written."""
-    return int(checkpoint.name.rsplit("-", 1)[1])
+def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, list[str]]:
+    """The run directory, the checkpoint to go on from, and what to tell the user about the choice.
+
+    A new directory, or with `resume` the newest unfinished one of this recipe with its newest readable checkpoint.
+    Raises RecipeError where that run was another one, or where none of its checkpoints can be read.
+    """
+    run = unfinished_run(prepared.recipe.run_name) if resume else None
+    if run is None:
+        return start_run(prepared), None, ["nothing unfinished to resume, so a new run"] if resume else []
+    check_unchanged(run, prepared)
+    checkpoint, said = newest_checkpoint(run)
+    done = step_of(checkpoint) if checkpoint else 0
+    if done > prepared.plan.steps:
+        raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
+    for file in LOGS:
+        run.cut_back(file, done)
+    run.event("resumed", done, damaged=said)
+    return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
 
 
-def newest_checkpoint(run: RunDir) -> Path | None:
-    """The newest complete checkpoint of a run, or None."""
-    complete = [
-        path
-        for path in run.checkpoints.glob("checkpoint-*")
-        if path.name.rsplit("-", 1)[1].isdigit() and all((path / name).is_file() for name in NEEDED)
-    ]
-    return max(complete, key=step_of, default=None)
+def start_run(prepared: Prepared) -> RunDir:
+    """A new run directory with all that is known before the first step."""
+    run = new_run(prepared.recipe.run_name)
+    write_recipe(run, prepared)
+    run.write("grpo_config.json", prepared.args.to_dict())
+    origin = provenance(prepared)
+    run.write("provenance.json", origin)
+    run.write("data_fingerprint.json", origin["data"])
+    for note in prepared.notes:
+        run.event("warning", 0, message=note)
+    return run
 
 
 def unfinished_run(name: str) -> RunDir | None:
@@ -33,6 +65,72 @@ def unfinished_run(name: str) -> RunDir | None:
     if newest is None or (newest.read("summary.json") or {}).get("status") == "done":
         return None
     return newest
+
+
+def check_unchanged(run: RunDir, prepared: Prepared) -> None:
+    """A run that goes on must be the run that was started: same recipe, rewards, data and model.
+
+    Raises RecipeError that names what differs: else the gain would be measured between two different things.
+    """
+    before, now = _flat(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))), _flat(resolved_recipe(prepared))
+    differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    files = {f"rewards.{reward.label}.file" for reward in prepared.rewards}  # judged by their content below
+    changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in {*HARMLESS, *files}]
+    old, new = run.read("provenance.json") or {}, provenance(prepared)
+    changed += [f"the file of reward {k}" for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
+    changed += [f"the {what}" for what in ("data", "model") if old.get(what) != new[what]]
+    if changed:
+        raise RecipeError(
+            f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
+            "undo the change, or leave out --resume to start a new run"
+        )
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
+    """The newest checkpoint that is complete and readable, and a line for each newer one that is not.
+
+    Raises RecipeError where there are checkpoints but none can be read.
+    """
+    damaged: list[str] = []
+    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdigit()]
+    for path in sorted(numbered, key=step_of, reverse=True):
+        reason = unreadable(path)
+        if reason is None:
+            return path, damaged
+        damaged.append(f"{path.name} is damaged ({reason}) and passed over")
+    if damaged:
+        raise RecipeError(f"{run.path}: no checkpoint can be read: {'; '.join(damaged)}; leave out --resume")
+    return None, []
+
+
+def unreadable(checkpoint: Path) -> str | None:
+    """Why a checkpoint cannot be loaded, or None: every file that is needed is there and whole."""
+    missing = [name for name in NEEDED if not (checkpoint / name).is_file()]
+    weights = list(checkpoint.glob("*.safetensors"))
+    if missing or not weights:
+        return f"no {', '.join(missing) or 'weights'}"
+    for file in checkpoint.glob("*.pt"):
+        if not zipfile.is_zipfile(file):  # what torch saves is a zip file, with its table at the end
+            return f"{file.name} is cut off"
+    for file in weights:
+        try:
+            with safe_open(file, framework="numpy"):
+                pass
+        except (SafetensorError, OSError):
+            return f"{file.name} is cut off"
+    return None
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step after which `checkpoint-N` was written."""
+    return int(checkpoint.name.rsplit("-", 1)[1])
 
 
 class StopRequest:

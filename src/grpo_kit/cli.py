@@ -135,8 +135,11 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RecipeError(f"{folder}: already there and not empty; name a new folder")
-    for kind in ("recipes", "rewards"):
-        shutil.copytree(shipped(kind), folder / kind, ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        for kind in ("recipes", "rewards"):
+            shutil.copytree(shipped(kind), folder / kind, ignore=shutil.ignore_patterns("__pycache__"))
+    except OSError as error:
+        raise RecipeError(f"{folder}: cannot be made ({error.strerror}); name a folder you may write to") from None
     typer.echo(
         f"{folder}/recipes and {folder}/rewards are yours to edit; try: grpo-kit run {folder}/recipes/smoke.yaml"
     )

@@ -43,7 +43,8 @@ def step_line(metrics: dict[str, Any], steps: int) -> str:
     """The line of one step: what matters for GRPO, shares as fractions of 1."""
 
     def get(key: str) -> float:
-        return float(metrics.get(key, float("nan")))
+        value = metrics.get(key)
+        return float("nan") if value is None else float(value)
 
     head = f"step {metrics['step']:>{len(str(steps))}}/{steps}"
     tail = f"grad norm {get('grad_norm'):.3g}  {get('kit/seconds/step'):.2f} s/step"
@@ -59,14 +60,18 @@ def step_line(metrics: dict[str, Any], steps: int) -> str:
 
 def evaluation_lines(evaluation: "Evaluation") -> list[str]:
     """Accuracy with its interval, the rewards' means, and one completion in full."""
-    low, high = evaluation.ci95
-    means = "  ".join(f"{name} {mean:.3f}" for name, mean in evaluation.rewards.items() if mean is not None)
-    head = (
-        f"held-out after step {evaluation.step}: accuracy {evaluation.accuracy:.3f} (95% interval {low:.3f} to "
-        f"{high:.3f}, {evaluation.n} prompts x {evaluation.samples})  {means}  "
-        f"tokens {evaluation.mean_tokens:.0f}  truncated {evaluation.truncated_share:.2f}"
-    )
-    return [head, *example_lines(evaluation.example)]
+    accuracy = "nothing could be judged"
+    if evaluation.accuracy is not None and evaluation.ci95 is not None:
+        low, high = evaluation.ci95
+        accuracy = (
+            f"accuracy {evaluation.accuracy:.3f} (95% interval {low:.3f} to {high:.3f}, "
+            f"{evaluation.n} prompts x {evaluation.samples})"
+        )
+    means = {name: mean for name, mean in evaluation.rewards.items() if mean not in (None, evaluation.accuracy)}
+    parts = [accuracy, *(f"{name} {mean:.3f}" for name, mean in means.items())]
+    parts += [f"tokens {evaluation.mean_tokens:.0f}", f"truncated {evaluation.truncated_share:.2f}"]
+    parts += [f"not judged by {name} {share:.2f}" for name, share in evaluation.unscored.items() if share]
+    return [f"held-out after step {evaluation.step}: {'  '.join(parts)}", *example_lines(evaluation.example)]
 
 
 def example_lines(example: dict[str, Any]) -> list[str]:
@@ -107,7 +112,7 @@ def plan_lines(prepared: "Prepared") -> list[str]:
         *(f"reward     {r.label} x {r.weight:g}  {r.path}" for r in prepared.rewards),
         f"plan       {plan.steps} steps ({plan.epochs:.2g} epochs) of {plan.prompts_per_step:g} prompts x "
         f"{args.num_generations} = {plan.completions_per_step} completions, up to {args.max_completion_length} tokens",
-        f"memory     {plan.memory.describe()}; disk up to {plan.disk_gb:.1f} GB",
+        f"memory     {plan.memory.describe()}; disk up to {max(plan.disk_gb, 0.1):.1f} GB",
         *(f"note       {note}" for note in prepared.notes),
     ]
     shown = ["first prompt, as the model sees it:", *(f"  | {x}" for x in _rendered(prepared, first).split("\n"))]

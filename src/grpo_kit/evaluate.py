@@ -16,23 +16,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One measurement on held-out rows. `pass_rates` is the share of right completions per prompt, in row order."""
+    """One measurement on held-out rows.
+
+    `pass_rates` is the share of right completions among those that the goal's reward judged, per prompt in row order;
+    None for a prompt of which it judged none. `accuracy`, `ci95` and `n` are of the prompts that were judged;
+    `unscored` is the share of completions that each reward did not judge.
+    """
 
     step: int
     data: str
-    accuracy: float
-    ci95: tuple[float, float]
+    accuracy: float | None
+    ci95: tuple[float, float] | None
     n: int
     samples: int
     mean_tokens: float
     truncated_share: float
     rewards: dict[str, float | None]
-    pass_rates: list[float]
+    unscored: dict[str, float]
+    pass_rates: list[float | None]
     example: dict[str, Any]
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` keeps of it."""
-        keys = ("accuracy", "ci95", "n", "samples", "mean_tokens", "truncated_share", "rewards")
+        keys = ("accuracy", "ci95", "n", "samples", "mean_tokens", "truncated_share", "rewards", "unscored")
         return {key: getattr(self, key) for key in keys}
 
     def record(self) -> dict[str, Any]:
@@ -99,23 +105,31 @@ def _judge(prepared: Prepared, data: "Data", sampled: Iterator[Any]) -> Iterator
 def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged: list[_Judged]) -> Evaluation:
     goal = prepared.goal
     judged = sorted(judged, key=lambda row: row.row)
-    rates = [fmean(goal.is_right(score) for score in row.scores[goal.label]) for row in judged]
+    pass_rates: list[float | None] = []
+    for row in judged:
+        scored = [goal.is_right(score) for score in row.scores[goal.label] if score is not None]
+        pass_rates.append(fmean(scored) if scored else None)
+    rates = [rate for rate in pass_rates if rate is not None]
     means: dict[str, float | None] = {}
+    unscored: dict[str, float] = {}
     for reward in prepared.rewards:
-        scores = [score for row in judged for score in row.scores[reward.label] if score is not None]
-        means[reward.label] = fmean(scores) if scores else None
+        scores = [score for row in judged for score in row.scores[reward.label]]
+        given = [score for score in scores if score is not None]
+        means[reward.label] = fmean(given) if given else None
+        unscored[reward.label] = 1 - len(given) / len(scores)
     first = judged[0]
     return Evaluation(
         step=step,
         data=data.label,
-        accuracy=fmean(rates),
-        ci95=accuracy_interval(rates, samples),
-        n=len(judged),
+        accuracy=fmean(rates) if rates else None,
+        ci95=accuracy_interval(rates, samples) if rates else None,
+        n=len(rates),
         samples=samples,
         mean_tokens=fmean(tokens for row in judged for tokens in row.tokens),
         truncated_share=fmean(cut for row in judged for cut in row.truncated),
         rewards=means,
-        pass_rates=rates,
+        unscored=unscored,
+        pass_rates=pass_rates,
         example={
             "prompt": data.rows[first.row]["prompt"][-1]["content"],
             "completion": first.texts[0],
@@ -136,13 +150,27 @@ class Verdict:
     rows_needed: int | None = None
 
 
+ENOUGH = 20
+"""Fewer paired prompts than this cannot say how many would be enough."""
+
+
 def judge_gain(before: Evaluation | None, after: Evaluation | None) -> Verdict:
-    """The verdict on a run from its evaluations before and after."""
+    """The verdict on a run from its evaluations before and after, over the prompts that were judged both times.
+
+    Where those are less than half of the prompts the rest could tip it, so it stays unclear.
+    """
     if before is None or after is None:
         return Verdict("not measured")
-    gain, interval = paired_gain(before.pass_rates, after.pass_rates)
+    both = zip(before.pass_rates, after.pass_rates, strict=True)
+    pairs = [(b, a) for b, a in both if b is not None and a is not None]
+    if not pairs:
+        return Verdict("not measured")
+    gain, interval = paired_gain([b for b, _ in pairs], [a for _, a in pairs])
+    if 2 * len(pairs) < len(before.pass_rates):
+        return Verdict("unclear", gain, interval)
     if interval[0] > 0:
         return Verdict("learned", gain, interval)
     if interval[1] < 0:
         return Verdict("not learned", gain, interval)
-    return Verdict("unclear", gain, interval, rows_that_would_tell(gain, interval, len(before.pass_rates)))
+    needed = rows_that_would_tell(gain, interval, len(pairs)) if len(pairs) >= ENOUGH else None
+    return Verdict("unclear", gain, interval, needed)

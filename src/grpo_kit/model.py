@@ -130,6 +130,9 @@ def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dic
 def load_trained(folder: Path, base: str) -> Any:
     """A model that a run wrote: a full checkpoint, or an adapter on its base model."""
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     if (folder / "adapter_config.json").is_file():
         from peft import PeftModel

@@ -110,7 +110,8 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
         if recipe.evaluation.max_completion_length is not None:
             limit = ("evaluation.max_completion_length", recipe.evaluation.max_completion_length)
         eval_data, _ = _drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
-        notes.append(_overlap(recipe, data, eval_data))
+        eval_data = _unseen(recipe, data, eval_data, notes)
+    notes.append(_long_warmup(args))
     plan = _plan(recipe, args, device, data, lengths, size)
     return Prepared(
         recipe, rewards, data, eval_data, settings, args, device, model_path, lora, chat, plan,
@@ -158,6 +159,15 @@ def _unusable(data: Data | None) -> list[str]:
     return [f"{data.label}: {data.left_out} of {data.scanned} rows left out, no usable gold answer ({shown})"]
 
 
+def _long_warmup(args: "GRPOConfig") -> str | None:
+    if 0 < args.max_steps < 2 * args.warmup_steps:
+        return (
+            f"the learning rate rises over the first {args.warmup_steps:g} of {args.max_steps} steps, most of the run; "
+            "lower grpo.warmup_steps"
+        )
+    return None
+
+
 def _drop_overlong(
     recipe: Recipe, chat: "Chat", data: Data, limit: tuple[str, int], positions: int | None, notes: list[str | None]
 ) -> tuple[Data, list[int]]:
@@ -196,13 +206,19 @@ def _drop_overlong(
     return replace(data, rows=kept), lengths
 
 
-def _overlap(recipe: Recipe, data: Data, eval_data: Data) -> str | None:
-    """Held-out prompts that are also trained on make the measured gain worthless."""
+def _unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]) -> Data:
+    """The held-out rows whose prompts are not trained on: the others would make the measured gain worthless."""
     trained = {str(row["prompt"]) for row in data.rows}
-    shared = sum(str(row["prompt"]) in trained for row in eval_data.rows)
-    if shared == len(eval_data.rows):
+    unseen = [row for row in eval_data.rows if str(row["prompt"]) not in trained]
+    if not unseen:
         raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
-    return f"{shared} of {len(eval_data.rows)} held-out prompts are also training prompts" if shared else None
+    left_out = len(eval_data.rows) - len(unseen)
+    if left_out:
+        notes.append(
+            f"{eval_data.label}: {left_out} of {len(eval_data.rows)} held-out rows left out, their prompts are trained "
+            "on"
+        )
+    return replace(eval_data, rows=unseen)
 
 
 def _plan(
@@ -266,6 +282,6 @@ def _check_room(recipe: Recipe, device: Device, plan: Plan) -> None:
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     if plan.disk_gb > free_gb:
         raise RecipeError(
-            f"{Path.cwd()}: {free_gb:.1f} GB free, but the run's checkpoints need {plan.disk_gb:.1f} GB; "
+            f"{Path.cwd()}: {free_gb * 1000:.0f} MB free, but the run's checkpoints need {plan.disk_gb * 1000:.0f} MB; "
             "free some, or lower grpo.save_total_limit"
         )

@@ -129,8 +129,8 @@ class Recipe(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, text: str | None) -> str | None:
-        if text is not None and not re.fullmatch(r"\w[\w.-]{0,99}", text):
-            raise ValueError(f"found {shorten(text)}; write letters, digits, _, - and . (100 at most)")
+        if text is not None and not re.fullmatch(r"[^\s./\\][^/\\\x00-\x1f]{0,99}", text):
+            raise ValueError(f"found {shorten(text)}; write a folder's name: no / or \\, no dot in front, 100 at most")
         return text
 
     @model_validator(mode="after")
@@ -233,15 +233,6 @@ def unknown_key(key: str, section: str, known: list[str]) -> str:
         return f"{where}; its keys are those of {OWNERS[section]}"
     has = f" (keys: {', '.join(known) or 'none'})"
     return f"{where}{has}" + ("; trl.GRPOConfig's settings go under grpo:" if section in SECTIONS else "")
-
-
-def as_written(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as a tree that `load_recipe` reads back to the same recipe: only the keys that were set."""
-    tree = recipe.model_dump(mode="json", exclude_unset=True)
-    for label, reward in recipe.rewards.items():
-        own = {"file": reward.file} if reward.file else {}
-        tree["rewards"][label] = {"weight": reward.weight, **own, **reward.options}
-    return tree
 
 
 def validated(recipe: Recipe, section: str, values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,13 +73,14 @@ def rollout_metrics(rollout: "Rollout", prepared: Prepared) -> dict[str, float]:
     """The kit's own metrics of one generation batch. Shares are of groups or of completions, between 0 and 1."""
     goal, column = prepared.goal, prepared.rewards.index(prepared.goal)
     right = [goal.is_right(_scored(rewards[column])) for rewards in rollout.rewards]
+    judged = [r for r, rewards in zip(right, rollout.rewards, strict=True) if not math.isnan(rewards[column])]
     totals = [total_reward(rewards, prepared.rewards) for rewards in rollout.rewards]
     size = prepared.plan.num_generations
     groups = [range(start, start + size) for start in range(0, len(totals), size)]
     flat = [group for group in groups if is_flat([totals[i] for i in group])]
     ends = prepared.chat.end_ids
     return {
-        "kit/accuracy": fmean(right),
+        "kit/accuracy": fmean(judged) if judged else math.nan,
         "kit/flat_group_share": len(flat) / len(groups),
         "kit/all_right": sum(all(right[i] for i in group) for group in flat) / len(groups),
         "kit/all_wrong": sum(not any(right[i] for i in group) for group in flat) / len(groups),

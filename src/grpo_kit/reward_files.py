@@ -95,8 +95,16 @@ def looked_up(function: Callable[..., Any]) -> list[str]:
     return [key.value for key in asked if isinstance(key, ast.Constant) and isinstance(key.value, str)]
 
 
-def place(error: BaseException, path: Path) -> tuple[str, int, str]:
-    """File, line and code of the deepest frame in the reward file, or else of the deepest one."""
+def reads_messages(function: Callable[..., Any]) -> bool:
+    """Whether the code looks like that of most public rewards, which take messages: `completion[0]["content"]`."""
+    try:
+        return '["content"]' in inspect.getsource(function).replace("'", '"')
+    except OSError:
+        return False
+
+
+def place(error: BaseException, path: Path) -> tuple[str, int]:
+    """File and line of the deepest frame in the reward file, or else of the deepest one."""
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == str(path)), frames[-1])
-    return Path(frame.filename).name, frame.lineno or 0, frame.line or ""
+    return Path(frame.filename).name, frame.lineno or 0

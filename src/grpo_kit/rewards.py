@@ -18,7 +18,7 @@ from typing import Any
 from grpo_kit.answers import final_answer
 from grpo_kit.errors import RunError
 from grpo_kit.recipe import Recipe, RewardSection, validated
-from grpo_kit.reward_files import find_reward, import_reward, looked_up, place, reward_function
+from grpo_kit.reward_files import find_reward, import_reward, looked_up, place, reads_messages, reward_function
 from grpo_kit.schema import first_line, shorten
 from grpo_kit.stats import ROUNDING
 
@@ -103,8 +103,8 @@ class Reward:
             return self.function(*args, **kwargs, **self.options)
         except (Exception, SystemExit) as error:
             text = args[0] if args else kwargs["completions"]
-            name, line, code = place(error, self.path)
-            old_form = '["content"]' in code.replace("'", '"')
+            name, line = place(error, self.path)
+            old_form = isinstance(error, TypeError | IndexError | KeyError) and reads_messages(self.function)
             hint = '; completions and prompts are plain text: drop [0]["content"]' if old_form else ""
             raise RunError(
                 f"{self.path}: {self.function.__name__} raised {type(error).__name__}: {first_line(error)} "

@@ -12,8 +12,7 @@ from typing import Any
 import yaml
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe import Recipe, as_written
-from grpo_kit.rewards import Reward
+from grpo_kit.prepare import Prepared
 from grpo_kit.sources import find_file
 
 RUNS = Path("runs")
@@ -111,22 +110,36 @@ def find_run(text: str) -> RunDir:
     return found[0]
 
 
-def write_recipe(run: RunDir, recipe: Recipe, rewards: list[Reward]) -> None:
-    """Make the directory a recipe of its own: absolute data paths, and copies of the reward files beside it."""
-    tree = as_written(recipe)
-    tree["name"] = recipe.run_name
+def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
+    """All that decides a run, as a recipe's tree: the kit's defaults written out, data and model by absolute path."""
+    recipe = prepared.recipe
     folder = recipe.source.parent
-    for key in ("dataset", "eval_dataset"):
-        if tree.get(key):
-            found = find_file(tree[key]["path"], folder)
-            tree[key]["path"] = str(found) if found else tree[key]["path"]
-    model = None if recipe.model.startswith("builtin:") else find_file(recipe.model, folder)
-    tree["model"] = str(model) if model else recipe.model
-    (run.path / "rewards").mkdir(exist_ok=True)
-    for reward in rewards:
-        shutil.copyfile(reward.path, run.path / "rewards" / reward.path.name)
-        tree["rewards"][reward.label].pop("file", None)
-        if reward.path.stem != reward.label:
-            tree["rewards"][reward.label]["file"] = f"rewards/{reward.path.name}"
+    tree = recipe.model_dump(mode="json", exclude_none=True)
+    if recipe.eval_dataset is not None:  # a null there undoes what it would take over from `dataset`
+        tree["eval_dataset"] |= dict.fromkeys(tree["dataset"].keys() - tree["eval_dataset"].keys())
+    for key in {"dataset", "eval_dataset"} & tree.keys():
+        tree[key]["path"] = str(find_file(tree[key]["path"], folder) or tree[key]["path"])
+    if Path(prepared.model_path).is_dir() and not recipe.model.startswith("builtin:"):
+        tree["model"] = prepared.model_path
+    tree["rewards"] = {
+        label: {"weight": section.weight, **({"file": section.file} if section.file else {}), **section.options}
+        for label, section in recipe.rewards.items()
+    }
+    return {**tree, "name": recipe.run_name, "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe}}
+
+
+def write_recipe(run: RunDir, prepared: Prepared) -> None:
+    """Make the directory a recipe of its own, with copies of the reward files beside it."""
+    tree = resolved_recipe(prepared)
+    for reward in prepared.rewards:
+        copy = run.path / "rewards" / reward.path.name
+        if copy.exists() and copy.read_bytes() != reward.path.read_bytes():
+            copy = run.path / "rewards" / reward.label / reward.path.name  # another file of the same name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(reward.path, copy)
+        if copy.relative_to(run.path) != Path("rewards", f"{reward.label}.py"):
+            tree["rewards"][reward.label]["file"] = str(copy.relative_to(run.path))
+        else:
+            tree["rewards"][reward.label].pop("file", None)
     text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
     (run.path / "recipe.yaml").write_text(text, encoding="utf-8")

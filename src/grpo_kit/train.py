@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -16,15 +15,14 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from grpo_kit.checkpoint import StopRequest, listen_for_stop, newest_checkpoint, step_of, unfinished_run
+from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
 from grpo_kit.console import Console, evaluation_lines, plan_lines
 from grpo_kit.evaluate import Evaluation, Verdict, evaluate, judge_gain
 from grpo_kit.model import load_model, save_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
-from grpo_kit.provenance import provenance
 from grpo_kit.record import Recorder
 from grpo_kit.rewards import TrlReward
-from grpo_kit.run_dir import RunDir, new_run, write_recipe
+from grpo_kit.run_dir import RunDir
 from grpo_kit.trainer import ObservedTrainer
 
 
@@ -35,12 +33,12 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
     run after its step, saved, with status `stopped`.
     """
     console = console or Console()
-    run, checkpoint = open_run(prepared, resume)
-    for line in [*plan_lines(prepared), f"run        {run.path}"]:
+    run, checkpoint, said = open_run(prepared, resume)
+    for line in [*plan_lines(prepared), f"run        {run.path}", *said]:
         console.say(line)
 
-    started = time.perf_counter()
-    with listen_for_stop() as stop, failures_recorded(run):
+    clock = Clock(run)
+    with listen_for_stop() as stop, failures_recorded(run, clock):
         recorder = Recorder(prepared, run, console)
         measure = HeldOut(prepared, run, console, stop)
         trainer = build_trainer(prepared, run, recorder, [recorder, Stopper(stop), measure])
@@ -48,41 +46,24 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         untouched = weights_fingerprint(model)
 
         before = measure(model, 0)
-        if not stop:
+        if checkpoint and step_of(checkpoint) == prepared.plan.steps:
+            trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
+        elif not stop:
             console.start_progress("training", prepared.plan.steps, step_of(checkpoint) if checkpoint else 0)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             console.stop_progress()
-        after = measure(model, trainer.state.global_step)
+        steps = trainer.state.global_step
+        after = measure(model, steps)
 
         moved = untouched != weights_fingerprint(model)
-        save_final(prepared, run, model)
-        summary = summarise(prepared, run, stop, before, after, moved, trainer.state.global_step)
-        summary |= {"wall_s": round(time.perf_counter() - started, 1), "peak_memory_gb": round(peak_memory_gb(), 2)}
+        if steps:
+            save_final(prepared, run, model)
+        summary = summarise(prepared, run, stop, before, after, moved, steps)
+        summary |= {"wall_s": clock.seconds(), "peak_memory_gb": round(peak_memory_gb(), 2)}
         run.write("summary.json", summary)
     for line in closing_lines(summary, prepared.goal.label, run):
         console.say(line)
     return summary
-
-
-def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None]:
-    """A new run directory, or the newest unfinished one of this recipe and its newest complete checkpoint."""
-    run = unfinished_run(prepared.recipe.run_name) if resume else None
-    if run is not None:
-        checkpoint = newest_checkpoint(run)
-        done = step_of(checkpoint) if checkpoint else 0
-        for file in ("metrics.jsonl", "samples.jsonl", "eval.jsonl"):
-            run.cut_back(file, done)
-        run.event("resumed", done)
-        return run, checkpoint
-    run = new_run(prepared.recipe.run_name)
-    write_recipe(run, prepared.recipe, prepared.rewards)
-    run.write("grpo_config.json", prepared.args.to_dict())
-    origin = provenance(prepared)
-    run.write("provenance.json", origin)
-    run.write("data_fingerprint.json", origin["data"])
-    for note in prepared.notes:
-        run.event("warning", 0, message=note)
-    return run, None
 
 
 def build_trainer(
@@ -152,16 +133,29 @@ class Stopper(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
+class Clock:
+    """Seconds that a run has taken, those before a resume included as far as they were recorded."""
+
+    def __init__(self, run: RunDir):
+        recorded = (run.read("summary.json") or {}).get("wall_s")
+        steps = (record.get("kit/seconds/step") or 0.0 for record in run.lines("metrics.jsonl"))
+        self._before = sum(steps) if recorded is None else float(recorded)
+        self._started = time.perf_counter()
+
+    def seconds(self) -> float:
+        return round(self._before + time.perf_counter() - self._started, 1)
+
+
 @contextmanager
-def failures_recorded(run: RunDir) -> Iterator[None]:
+def failures_recorded(run: RunDir, clock: Clock) -> Iterator[None]:
     """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on."""
     try:
         yield
     except BaseException as error:
-        status = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+        stopped = isinstance(error, KeyboardInterrupt)
+        status, reason = ("stopped", "SIGINT") if stopped else ("failed", f"{type(error).__name__}: {error}")
         steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
-        reason = f"{type(error).__name__}: {error}".strip(": ")
-        run.write("summary.json", {"status": status, "reason": reason, "steps": steps})
+        run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
         run.event(status, steps, reason=reason)
         raise
 
@@ -190,7 +184,7 @@ def summarise(
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
     if status == "done" and not moved:
         status, reason = "failed", why_nothing_moved(prepared, metrics)
-        verdict = replace(verdict, word="not learned")
+        verdict = replace(verdict, word="not learned", rows_needed=None)
     tenth = max(len(metrics) // 10, 1)
     tokens = [float(m["num_tokens"]) for m in metrics if m.get("num_tokens")]
     seconds = sum(m.get("kit/seconds/step") or 0.0 for m in metrics)
@@ -220,10 +214,15 @@ def gain_record(verdict: Verdict) -> dict[str, Any] | None:
 
 def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]]) -> str:
     """The reason why no weight moved, from what is certain to what is likely."""
+    warmup = prepared.args.warmup_steps
     if not metrics:
         return "no weight moved: no step was taken"
     if not any(m.get("learning_rate") for m in metrics):
-        return f"no weight moved: the learning rate was 0 (grpo.learning_rate={prepared.args.learning_rate:g})"
+        if prepared.args.learning_rate:
+            return f"no weight moved: the only step fell into warmup, which starts at 0 (grpo.warmup_steps={warmup:g})"
+        return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
+    if not any(m.get("reward") is not None for m in metrics):
+        return "no weight moved: no reward judged any completion (all returned None)"
     if not any(m.get("grad_norm") for m in metrics):
         flat, right, wrong = (
             mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")
@@ -239,7 +238,7 @@ def closing_lines(summary: dict[str, Any], goal: str, run: RunDir) -> list[str]:
     """The end of the story in a few lines."""
     before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
     lines = []
-    if before and after:
+    if before and after and gain:
         pairs = {"accuracy": (before["accuracy"], after["accuracy"])}
         pairs |= {label: (before["rewards"][label], mean) for label, mean in after["rewards"].items() if label != goal}
         lines = [f"{name:<12} {a:.3f} -> {b:.3f}" for name, (a, b) in pairs.items() if a is not None and b is not None]

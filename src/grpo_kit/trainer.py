@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from transformers import TrainerState
 from trl import GRPOTrainer
 
 
@@ -31,6 +33,11 @@ class ObservedTrainer(GRPOTrainer):
     def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._on_rollout = on_rollout
+
+    def load_checkpoint(self, checkpoint: Path) -> None:
+        """Weights and state of a checkpoint without a further step, which resuming a finished training would take."""
+        self._load_from_checkpoint(str(checkpoint))
+        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
 
     def _generate(self, prompts: list[Any]) -> Any:
         started = time.perf_counter()

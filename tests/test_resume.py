@@ -1,0 +1,182 @@
+"""A run that goes on is the run that was started, or an exact message."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from whole_run import RECIPE, lines, run, same_weights, summary
+
+from grpo_kit.checkpoint import newest_checkpoint, unreadable
+from grpo_kit.errors import RecipeError
+from grpo_kit.recipe import load_recipe
+from grpo_kit.run_dir import RunDir
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def recipe(own_folder):
+    Path("sums.yaml").write_text(RECIPE)
+
+
+def interrupted(name: str = "sums", step: int = 2) -> RunDir:
+    """A run of 4 steps as a power cut after `step` leaves it: later checkpoints and the ending are missing."""
+    assert run("sums.yaml", f"name={name}") in (0, 1)
+    folder = RunDir(Path("runs") / name)
+    for later in range(step + 1, 5):
+        shutil.rmtree(folder.checkpoints / f"checkpoint-{later}", ignore_errors=True)
+    shutil.rmtree(folder.final)
+    (folder.path / "summary.json").unlink()
+    folder.cut_back("eval.jsonl", step)
+    return folder
+
+
+def refused(capsys, *arguments: str) -> str:
+    capsys.readouterr()
+    assert run(*arguments, "--resume") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_an_interrupted_run_ends_as_if_it_had_not_been(capsys):
+    run("sums.yaml", "name=whole")
+    interrupted()
+    capsys.readouterr()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert "going on with runs/sums after step 2" in capsys.readouterr().out
+    assert same_weights("whole", "sums")
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+    assert [m["reward"] for m in lines("sums", "metrics.jsonl")] == [
+        m["reward"] for m in lines("whole", "metrics.jsonl")
+    ]
+    assert summary("sums")["gain"] == summary("whole")["gain"]
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("grpo.learning_rate=1e-3", "grpo.learning_rate (0.0001 -> 0.001)"),
+        ("grpo.temperature=0.7", "grpo.temperature (None -> 0.7)"),
+        ("rewards={accuracy: 1.0}", "rewards.format.style ('boxed' -> None)"),
+        ("dataset.limit=20", "dataset.limit (21 -> 20)"),
+        ("lora={r: 4}", "lora.r (None -> 4)"),
+        ("seed=7", "seed (42 -> 7)"),
+        ("evaluation.samples=3", "evaluation.samples (2 -> 3)"),
+    ],
+)
+def test_another_recipe_is_refused_and_the_difference_named(capsys, override, named):
+    interrupted()
+    assert named in refused(capsys, "sums.yaml", override)
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]  # nothing was cut back
+
+
+def test_another_reward_file_is_refused(capsys):
+    interrupted()
+    Path("rewards").mkdir()
+    Path("rewards/accuracy.py").write_text('"""Lenient."""\n\n\ndef accuracy(completion, answer):\n    return 1.0\n')
+    assert "the file of reward accuracy" in refused(capsys, "sums.yaml")
+
+
+def test_other_data_are_refused(capsys):
+    rows = Path(RECIPE.split("path: ")[1].split(",")[0]).read_text().splitlines(keepends=True)
+    Path("own.jsonl").write_text("".join(rows[:40]))
+    Path("sums.yaml").write_text(RECIPE.replace(RECIPE.split("path: ")[1].split(",")[0], "own.jsonl"))
+    interrupted()
+    Path("own.jsonl").write_text("".join(rows[1:41]))
+    assert "the data" in refused(capsys, "sums.yaml")
+
+
+def test_what_only_decides_what_is_written_and_when_it_ends_may_change():
+    interrupted()
+    assert run("sums.yaml", "grpo.max_steps=6", "grpo.save_steps=3", "--resume") in (0, 1)
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_fewer_steps_than_were_taken_are_refused(capsys):
+    interrupted()
+    assert "grpo.max_steps: found 1, but runs/sums is at step 2" in refused(capsys, "sums.yaml", "grpo.max_steps=1")
+
+
+def test_all_steps_taken_leaves_only_the_measurement():
+    run("sums.yaml", "name=whole")
+    interrupted(step=4)
+    folder = RunDir(Path("runs/sums"))
+    folder.cut_back("eval.jsonl", 0)
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert summary("sums")["steps"] == 4
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+    assert [e["step"] for e in lines("sums", "eval.jsonl")] == [0, 4]
+    assert same_weights("whole", "sums")
+    assert summary("sums")["gain"] == summary("whole")["gain"]
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "model.safetensors", "trainer_state.json"])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file):
+    run("sums.yaml", "name=whole")
+    folder = interrupted(step=4)
+    damaged = folder.checkpoints / "checkpoint-4" / file
+    if file == "trainer_state.json":
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+    capsys.readouterr()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert "checkpoint-4 is damaged" in capsys.readouterr().out
+    assert same_weights("whole", "sums")
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_no_readable_checkpoint_is_said_and_nothing_is_lost(capsys):
+    folder = interrupted()
+    (folder.checkpoints / "checkpoint-2" / "optimizer.pt").write_bytes(b"")
+    assert "no checkpoint can be read: checkpoint-2 is damaged (optimizer.pt is cut off)" in refused(
+        capsys, "sums.yaml"
+    )
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_finished_run_is_not_gone_on_with(capsys):
+    run("sums.yaml")
+    capsys.readouterr()
+    run("sums.yaml", "--resume")
+    assert "nothing unfinished to resume, so a new run" in capsys.readouterr().out
+    assert Path("runs/sums-2/summary.json").is_file()
+
+
+def test_the_directory_holds_the_same_recipe_with_its_defaults_written_out():
+    Path("sums.yaml").write_text(RECIPE.replace("limit: 8", "limit: null"))
+    run("sums.yaml", "grpo.max_steps=1", "evaluation.samples=1", "thinking=on")
+    first, again = load_recipe(Path("sums.yaml")), load_recipe(Path("runs/sums"))
+    assert again.eval_dataset is not None
+    assert again.eval_dataset.limit is None  # not the 21 of `dataset`
+    assert again.dataset == first.dataset
+    assert again.rewards["format"].options == {"style": "boxed"}
+    assert (again.thinking, again.seed, again.name) == (True, 42, "sums")
+    assert again.grpo["learning_rate"] == 1e-4  # YAML 1.1 would read the text "1e-4"
+    assert again.grpo["save_total_limit"] == 2  # the kit's default of the day
+
+
+def test_seconds_are_those_of_all_parts():
+    folder = interrupted()
+    folder.write("summary.json", {"status": "stopped", "wall_s": 1000.0})
+    run("sums.yaml", "--resume")
+    assert summary("sums")["wall_s"] > 1000
+
+
+def test_an_adapter_goes_on_too():
+    run("sums.yaml", "lora={r: 4}", "name=whole")
+    Path("sums.yaml").write_text(RECIPE + "lora: {r: 4}\n")
+    interrupted()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    first, second = (json.dumps(lines(name, "metrics.jsonl")[3]["grad_norm"]) for name in ("whole", "sums"))
+    assert first == second
+
+
+def test_a_checkpoint_without_weights_is_not_readable(tmp_path):
+    folder = tmp_path / "checkpoints" / "checkpoint-3"
+    folder.mkdir(parents=True)
+    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt"
+    with pytest.raises(RecipeError, match="no checkpoint can be read"):
+        newest_checkpoint(RunDir(tmp_path))

@@ -1,0 +1,54 @@
+"""Whole runs through the command line, on the built-in model, for the tests that look at what a run leaves behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from grpo_kit.cli import main
+from grpo_kit.run_dir import RunDir
+
+DATA = Path(__file__).parents[1] / "recipes" / "data"
+
+RECIPE = f"""
+model: builtin:tiny
+dataset: {{path: {DATA}/sums_train.jsonl, prompt: '{{question}}', limit: 21}}
+eval_dataset: {{path: {DATA}/sums_test.jsonl, limit: 8}}
+evaluation: {{samples: 2}}
+rewards: {{accuracy: 1.0, format: {{weight: 0.5, style: boxed}}}}
+grpo:
+  max_steps: 4
+  learning_rate: 1e-4
+  warmup_steps: 0
+  num_generations: 4
+  per_device_train_batch_size: 8
+  gradient_accumulation_steps: 2
+  max_completion_length: 16
+  save_steps: 2
+"""
+
+
+def run(*arguments: str) -> int:
+    """The exit code of `grpo-kit run ...`."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *arguments])
+    return int(ended.value.code or 0)
+
+
+def summary(name: str) -> dict:
+    return json.loads((Path("runs") / name / "summary.json").read_text())
+
+
+def lines(name: str, file: str) -> list[dict]:
+    return list(RunDir(Path("runs") / name).lines(file))
+
+
+def weights(name: str) -> dict[str, torch.Tensor]:
+    return load_file(Path("runs") / name / "final" / "model.safetensors")
+
+
+def same_weights(one: str, other: str) -> bool:
+    first, second = weights(one), weights(other)
+    return all(torch.equal(first[key], second[key]) for key in first)
