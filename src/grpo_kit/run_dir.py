@@ -17,6 +17,9 @@ from grpo_kit.sources import find_file
 
 RUNS = Path("runs")
 
+SHOWN = 8
+"""Of the runs that there are, so many are named in a message."""
+
 
 @dataclass(frozen=True)
 class RunDir:
@@ -106,7 +109,8 @@ def find_run(text: str) -> RunDir:
     found = runs_called(name) if "/" not in name else []
     if not found:
         have = sorted(path.name for path in RUNS.glob("*")) if RUNS.is_dir() else []
-        raise RecipeError(f"{text}: no such run (runs here: {', '.join(have) or 'none'})")
+        more = ["..."] if len(have) > SHOWN else []
+        raise RecipeError(f"{text}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
     return found[0]
 
 
