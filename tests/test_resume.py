@@ -8,6 +8,7 @@ import pytest
 from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.checkpoint import newest_checkpoint, unreadable
+from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe import load_recipe
 from grpo_kit.run_dir import RunDir
@@ -180,3 +181,36 @@ def test_a_checkpoint_without_weights_is_not_readable(tmp_path):
     assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt"
     with pytest.raises(RecipeError, match="no checkpoint can be read"):
         newest_checkpoint(RunDir(tmp_path))
+
+
+def test_a_run_directory_goes_on_itself():
+    interrupted()
+    run("sums.yaml", "grpo.max_steps=1")  # a newer run of the same name, finished
+    assert run("runs/sums", "--resume") in (0, 1)
+    assert summary("sums")["steps"] == 4
+    assert not Path("runs/sums-3").exists()
+
+
+def test_the_newest_unfinished_run_is_the_one(capsys):
+    interrupted()
+    run("sums.yaml", "grpo.warmup_steps=0", "grpo.max_steps=1")
+    capsys.readouterr()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert "going on with runs/sums after step 2" in capsys.readouterr().out
+
+
+def test_more_steps_are_refused_where_the_schedule_depends_on_them(capsys):
+    Path("sums.yaml").write_text(RECIPE + "  lr_scheduler_type: linear\n")
+    interrupted()
+    assert "grpo.max_steps (4 -> 8)" in refused(capsys, "sums.yaml", "grpo.max_steps=8")
+
+
+def test_a_damaged_final_model_is_passed_over_for_a_checkpoint(capsys):
+    run("sums.yaml", "eval_dataset=null")
+    weights = Path("runs/sums/final/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["ask", "sums", "What is 3+4?", "--greedy"])
+    assert not ended.value.code
+    assert any(character.isdigit() for character in capsys.readouterr().out)

@@ -66,3 +66,21 @@ def test_json_is_replaced_whole(tmp_path):
     run.write("summary.json", {"status": "done"})
     assert json.loads((tmp_path / "summary.json").read_text()) == {"status": "done"}
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_the_second_run_of_a_name_is_no_run_of_another_name():
+    for name, recipe in (("smoke", "smoke"), ("smoke-2", "smoke-2"), ("smoke-3", "smoke")):
+        (new_run(name).path / "recipe.yaml").write_text(f"name: {recipe}\n")
+    assert [run.path.name for run in runs_called("smoke")] == ["smoke-3", "smoke"]
+    assert [run.path.name for run in runs_called("smoke-2")] == ["smoke-2"]
+
+
+def test_a_name_is_text_and_no_pattern():
+    for name in ("a[1]", "a1"):
+        new_run(name)
+    assert [run.path.name for run in runs_called("a[1]")] == ["a[1]"]
+
+
+def test_a_damaged_json_file_counts_as_missing(tmp_path):
+    (tmp_path / "summary.json").write_text('{"status": "do')
+    assert RunDir(tmp_path).read("summary.json") is None

@@ -1,5 +1,6 @@
 """Whole runs through the command line, on the built-in model."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.cli import main
+from grpo_kit.shipped import tiny_model
 
 pytestmark = pytest.mark.slow
 
@@ -230,3 +233,25 @@ def test_a_run_stopped_before_its_first_step_has_no_model_of_its_own():
     assert summary("sums")["status"] == "stopped"
     assert summary("sums")["steps"] == 0
     assert not Path("runs/sums/final").exists()
+
+
+def test_the_final_model_is_a_checkpoint_like_the_base():
+    run("sums.yaml", "grpo.max_steps=1", "eval_dataset=null")
+    base, final = tiny_model(), Path("runs/sums/final")
+    assert load_file(final / "model.safetensors").keys() == load_file(base / "model.safetensors").keys()  # ties kept
+    config = json.loads((final / "config.json").read_text())
+    assert (config["dtype"], config["use_cache"]) == ("float32", True)
+
+
+def test_the_seconds_of_a_step_are_those_of_its_parts():
+    run("sums.yaml", "eval_dataset=null")
+    for metrics in lines("sums", "metrics.jsonl"):
+        parts = sum(metrics[f"kit/seconds/{part}"] for part in ("generation", "rewards", "update"))
+        assert metrics["kit/seconds/step"] == pytest.approx(parts)
+
+
+def test_seconds_of_several_rollouts_a_step_add_up():
+    run("sums.yaml", "grpo.steps_per_generation=1", "eval_dataset=null", "grpo.max_steps=2")
+    for metrics in lines("sums", "metrics.jsonl"):
+        assert 0 < metrics["kit/seconds/generation"] < metrics["kit/seconds/step"]
+    assert len(lines("sums", "samples.jsonl")) == 2 * 16

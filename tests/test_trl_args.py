@@ -364,7 +364,7 @@ def test_a_batch_of_no_whole_groups_names_both_keys_and_a_legal_pair(cli):
         # the recipe names only the group; the batch is the kit's 8 x 16 = 128
         (["grpo={num_generations: 7}"], ["batch_size 8 x gradient_accumulation_steps 16 = 128 completions", "s 7; "]),
         # an adapter's batch is the kit's 16
-        (["grpo={num_generations: 7, gradient_accumulation_steps: 1}", "lora={}"], ["size 16 x", "= 16 completions"]),
+        (["grpo={num_generations: 7, gradient_accumulation_steps: 1}", "lora={}"], ["size 8 x", "= 8 completions"]),
         (with_sizes(4, 4, 2, "grpo.steps_per_generation=1", "grpo.num_generations=3"), ["steps_per_generation 1 = 4"]),
         (
             with_sizes(4, 4, 2, "grpo.generation_batch_size=6"),

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from grpo_kit.chat import load_chat
-from grpo_kit.checkpoint import newest_checkpoint
+from grpo_kit.checkpoint import damaged_weights, newest_checkpoint
 from grpo_kit.data import Template
 from grpo_kit.device import find_device
 from grpo_kit.errors import RecipeError
@@ -23,7 +23,8 @@ from grpo_kit.trl_args import build_args, check_settings
 def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
     """The completion of one question as text. Uses `final/`, else the newest checkpoint. Raises RecipeError."""
     recipe = load_recipe(run.path)
-    folder = run.final if run.final.is_dir() else newest_checkpoint(run)[0]
+    written = run.final.is_dir() and not damaged_weights(run.final)
+    folder = run.final if written else newest_checkpoint(run)[0]
     if folder is None:
         raise RecipeError(f"{run.path}: has neither final/ nor a checkpoint to ask")
     device = find_device()

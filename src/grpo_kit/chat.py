@@ -51,6 +51,10 @@ class Chat:
         )
         return list(encoded["input_ids"])
 
+    def is_truncated(self, completion_ids: list[int]) -> bool:
+        """Did no end token end it?"""
+        return not completion_ids or completion_ids[-1] not in self.end_ids
+
     def decode(self, completion_ids: list[int]) -> str:
         """The assistant turn as text: tags that are special tokens stay, the tokens that ended it go."""
         ids = list(completion_ids)
@@ -129,12 +133,12 @@ def _opened(rendered: str) -> str:
 
 def _end_ids(recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", model_path: str) -> frozenset[int]:
     """As TRL resolves them: the generation config's end tokens and the tokenizer's. Raises RecipeError for none."""
-    from transformers import GenerationConfig
+    from transformers import AutoConfig, GenerationConfig
 
     try:
         declared = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:
-        declared = None  # a checkpoint need not have a generation config
+    except OSError:  # a checkpoint need not have one; the model then makes it from its config
+        declared = getattr(AutoConfig.from_pretrained(model_path, trust_remote_code=False), "eos_token_id", None)
     ids = {declared} if isinstance(declared, int) else set(declared or ())
     if tokenizer.eos_token_id is not None:
         ids.add(tokenizer.eos_token_id)

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from grpo_kit.errors import RecipeError
 from grpo_kit.prepare import Prepared
 from grpo_kit.provenance import provenance
+from grpo_kit.recipe import Recipe
 from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, write_recipe
 
 NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
@@ -21,9 +22,13 @@ NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
 
-HARMLESS = ("name", "samples", "eval_every", "grpo.max_steps", "grpo.logging_steps", "grpo.report_to",
+HARMLESS = ("name", "samples", "eval_every", "grpo.logging_steps", "grpo.report_to",
             "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
 """Keys that may change when a run goes on: they decide what is written and when it ends, not what is learned."""
+
+
+STEADY = ("constant", "constant_with_warmup")
+"""Schedules whose learning rate does not depend on how many steps there will be."""
 
 
 def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, list[str]]:
@@ -32,7 +37,7 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
     A new directory, or with `resume` the newest unfinished one of this recipe with its newest readable checkpoint.
     Raises RecipeError where that run was another one, or where none of its checkpoints can be read.
     """
-    run = unfinished_run(prepared.recipe.run_name) if resume else None
+    run = unfinished_run(prepared.recipe) if resume else None
     if run is None:
         return start_run(prepared), None, ["nothing unfinished to resume, so a new run"] if resume else []
     check_unchanged(run, prepared)
@@ -59,12 +64,13 @@ def start_run(prepared: Prepared) -> RunDir:
     return run
 
 
-def unfinished_run(name: str) -> RunDir | None:
-    """The newest run of a recipe, if it did not finish."""
-    newest = next(iter(runs_called(name)), None)
-    if newest is None or (newest.read("summary.json") or {}).get("status") == "done":
-        return None
-    return newest
+def unfinished_run(recipe: Recipe) -> RunDir | None:
+    """The run whose directory is the recipe, else the newest unfinished run of the recipe's name."""
+    folder = recipe.source.parent
+    is_run = recipe.source.name == "recipe.yaml" and (folder / "provenance.json").is_file()
+    runs = [RunDir(folder)] if is_run else runs_called(recipe.run_name)
+    started = (run for run in runs if (run.path / "recipe.yaml").is_file())
+    return next((run for run in started if (run.read("summary.json") or {}).get("status") != "done"), None)
 
 
 def check_unchanged(run: RunDir, prepared: Prepared) -> None:
@@ -74,8 +80,13 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
     """
     before, now = _flat(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))), _flat(resolved_recipe(prepared))
     differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    files = {f"rewards.{reward.label}.file" for reward in prepared.rewards}  # judged by their content below
-    changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in {*HARMLESS, *files}]
+    harmless = {
+        *HARMLESS,
+        *(f"rewards.{reward.label}.file" for reward in prepared.rewards),
+    }  # compared by content below
+    if prepared.args.lr_scheduler_type in STEADY:
+        harmless.add("grpo.max_steps")
+    changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
     old, new = run.read("provenance.json") or {}, provenance(prepared)
     changed += [f"the file of reward {k}" for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
     changed += [f"the {what}" for what in ("data", "model") if old.get(what) != new[what]]
@@ -113,19 +124,24 @@ def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
 def unreadable(checkpoint: Path) -> str | None:
     """Why a checkpoint cannot be loaded, or None: every file that is needed is there and whole."""
     missing = [name for name in NEEDED if not (checkpoint / name).is_file()]
-    weights = list(checkpoint.glob("*.safetensors"))
-    if missing or not weights:
-        return f"no {', '.join(missing) or 'weights'}"
-    for file in checkpoint.glob("*.pt"):
+    if missing:
+        return f"no {', '.join(missing)}"
+    for file in (*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")):
         if not zipfile.is_zipfile(file):  # what torch saves is a zip file, with its table at the end
             return f"{file.name} is cut off"
+    return damaged_weights(checkpoint)
+
+
+def damaged_weights(folder: Path) -> str | None:
+    """Why the weights in a folder cannot be loaded, or None."""
+    weights = list(folder.glob("*.safetensors"))
     for file in weights:
         try:
             with safe_open(file, framework="numpy"):
                 pass
         except (SafetensorError, OSError):
             return f"{file.name} is cut off"
-    return None
+    return None if weights else "no weights"
 
 
 def step_of(checkpoint: Path) -> int:
@@ -145,12 +161,12 @@ class StopRequest:
 
 @contextmanager
 def listen_for_stop() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a `StopRequest` while the block runs; the second raises KeyboardInterrupt."""
+    """Turn Ctrl-C and SIGTERM into a `StopRequest` while the block runs; the second raises SystemExit."""
     request = StopRequest()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if request:
-            raise KeyboardInterrupt
+            raise SystemExit(128 + number)
         request.signal = number
         print("\nstopping after this step and saving; once more leaves at once", flush=True)
 

@@ -83,7 +83,7 @@ def sample(
             completions = output[:, batch["input_ids"].shape[1] :].tolist()  # P * samples rows
             for position, index in enumerate(chosen):
                 ids = [_cut(c, chat.end_ids) for c in completions[position * samples : (position + 1) * samples]]
-                yield Sampled(index, ids, [c[-1] not in chat.end_ids for c in ids])
+                yield Sampled(index, ids, [chat.is_truncated(c) for c in ids])
     finally:
         _restore_random_state(generator_state)
         model.train(was_training)

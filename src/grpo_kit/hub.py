@@ -1,6 +1,7 @@
 """Is the model hub within reach? Where it is not, its libraries use what is cached, at once and without retries."""
 
 import os
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -20,7 +21,9 @@ def use_cache_if_unreachable() -> bool:
         urllib.request.urlopen(request, timeout=WAIT_S).close()
     except urllib.error.HTTPError:
         return True  # an answer all the same
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if isinstance(getattr(error, "reason", None), ssl.SSLError):
+            return True  # it is there; whether its certificate is trusted is for the hub's own client to say
         os.environ["HF_HUB_OFFLINE"] = "1"
         if "huggingface_hub" in sys.modules:
             sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE = True

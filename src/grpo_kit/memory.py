@@ -37,17 +37,19 @@ def estimate(
     """Count the bytes of a run.
 
     Weights are float32 under full fine-tuning and the device's base dtype under an adapter; gradients and Adam's two
-    moments are float32, one value per trainable parameter each. The KV cache is that of one generation batch at its
-    full length, in the dtype of the forward. A reference model is held only for full fine-tuning with beta > 0.
+    moments are float32, one value per trainable parameter each. The KV cache is that of one rollout at its full length:
+    values in the dtype of the forward, keys in that of the weights. A reference model is held
+    only for full fine-tuning with beta > 0.
     """
     base = BYTES[device.lora_base() if lora else device.weights]
     weights = size.parameters * base + (size.trainable * 4 if lora else 0)
     forward = BYTES[device.autocast or device.weights]
+    kv_value = (base + forward) / 2
     return Memory(
         weights=weights / 1e9,
         gradients=size.trainable * 4 / 1e9,
         optimizer=size.trainable * 8 / 1e9,
         reference=size.parameters * base / 1e9 if beta and not lora else 0.0,
-        kv_cache=sequences * tokens_per_sequence * size.kv_values_per_token * forward / 1e9,
+        kv_cache=sequences * tokens_per_sequence * size.kv_values_per_token * kv_value / 1e9,
         checkpoint=size.trainable * 12 / 1e9,
     )

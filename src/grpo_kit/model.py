@@ -80,6 +80,8 @@ def lora_config(recipe: Recipe) -> "LoraConfig | None":
         raise recipe.error(f"lora.{key}", "not set here: the kit fills it in")
     hints = {key: hint for key, hint in typing.get_type_hints(LoraConfig).items() if key not in filled_in}
     given = validated(recipe, "lora", recipe.lora, hints)
+    if given.get("lora_dropout"):
+        raise recipe.error("lora.lora_dropout", "dropout would be active while completions are sampled; leave it at 0")
     try:
         return LoraConfig(**{**LORA_DEFAULTS, **given})
     except Exception as error:  # of whatever type: PEFT refuses the configuration
@@ -143,14 +145,11 @@ def load_trained(folder: Path, base: str) -> Any:
 
 
 def save_model(model: Any, folder: Path, dtype: "torch.dtype") -> None:
-    """Write the model to use: the adapter, or all weights in the base model's dtype."""
-    state = model.state_dict()
+    """Write the model to use: the adapter, or all weights in the given dtype. The model is not to be trained after."""
     if not hasattr(model, "peft_config"):
-        state = {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
-        model.config.dtype = dtype
-        model.save_pretrained(folder, state_dict=state)
-    else:
-        model.save_pretrained(folder)
+        model.to(dtype)  # the module itself, so that tied weights stay one tensor
+        model.config.use_cache = True  # the trainer switches it off
+    model.save_pretrained(folder)
 
 
 def weights_fingerprint(model: "torch.nn.Module") -> list[tuple[float, float]]:

@@ -80,8 +80,7 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     rewards = load_rewards(recipe)
     model_path = find_model(recipe)
     check_words(recipe)
-    if _needs_hub(recipe, model_path):
-        use_cache_if_unreachable()
+    offline = _needs_hub(recipe, model_path) and not use_cache_if_unreachable()
     first = all(is_local(recipe, section) for section in _sections(recipe).values())
     if first:  # local files answer in a second; a hub and TRL's configuration take longer
         data, eval_data = _load_all(recipe, rewards)
@@ -93,6 +92,8 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     args = build_args(recipe, settings, device, run_folder)
     if args.n_gpu > 1:
         raise RecipeError(f"{args.n_gpu} cards are visible, but a run uses one: set CUDA_VISIBLE_DEVICES=0")
+    if args.world_size > 1:
+        raise RecipeError(f"{args.world_size} processes were started, but a run is one: start grpo-kit by itself")
     lora = lora_config(recipe)
     chat = load_chat(recipe, model_path)
     size = measure_model(recipe, model_path, lora, settings.from_recipe.get("model_init_kwargs") or {})
@@ -103,7 +104,8 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     completion = args.max_completion_length or 0  # never None: checked with the settings
     _check_length_options(recipe, rewards, completion)
 
-    notes = [*settings.warnings, *_unusable(data), *_unusable(eval_data), end_of_turn_warning(chat)]
+    notes: list[str | None] = ["the hub did not answer, so what is cached is used"] if offline else []
+    notes += [*settings.warnings, *_unusable(data), *_unusable(eval_data), end_of_turn_warning(chat)]
     limit = ("grpo.max_completion_length", completion)
     data, lengths = _drop_overlong(recipe, chat, data, limit, size.max_positions, notes)
     if eval_data is not None:

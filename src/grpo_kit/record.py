@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from grpo_kit.trainer import Rollout
 
 
+SECONDS = "kit/seconds/"
+
+
 class Recorder(TrainerCallback):
     """Joins what the trainer logs with what its rollouts showed, and writes both."""
 
@@ -54,15 +57,15 @@ class Recorder(TrainerCallback):
             return
         rollouts, self._pending = self._pending, []
         step_s, self._step_s = self._step_s, []
-        kit = {key: fmean(values) for key, values in _columns(rollouts).items() if values}
-        metrics = {"step": state.global_step, **logs, **kit}
+        metrics = {"step": state.global_step, **logs, **_means(rollouts, max(len(step_s), 1))}
         if step_s:
             total = fmean(step_s)
-            spent = sum(kit.get(f"kit/seconds/{part}", 0.0) for part in ("generation", "rewards"))
-            metrics |= {"kit/seconds/step": total, "kit/seconds/update": max(total - spent, 0.0)}
+            spent = sum(metrics.get(f"{SECONDS}{part}", 0.0) for part in ("generation", "rewards"))
+            metrics |= {f"{SECONDS}step": total, f"{SECONDS}update": max(total - spent, 0.0)}
         self.run.append("metrics.jsonl", {key: _json_number(value) for key, value in metrics.items()})
         self.console.say(step_line(metrics, state.max_steps))
-        if not math.isfinite(float(logs.get("grad_norm", 0.0))):
+        overflow_is_normal = args.fp16  # its loss scaling grows until a step overflows, and skips that step
+        if not overflow_is_normal and not math.isfinite(float(logs.get("grad_norm", 0.0))):
             raise RunError(
                 f"step {state.global_step}: the gradient norm is {logs['grad_norm']}, so the weights are lost; "
                 "lower grpo.learning_rate"
@@ -78,15 +81,14 @@ def rollout_metrics(rollout: "Rollout", prepared: Prepared) -> dict[str, float]:
     size = prepared.plan.num_generations
     groups = [range(start, start + size) for start in range(0, len(totals), size)]
     flat = [group for group in groups if is_flat([totals[i] for i in group])]
-    ends = prepared.chat.end_ids
     return {
         "kit/accuracy": fmean(judged) if judged else math.nan,
         "kit/flat_group_share": len(flat) / len(groups),
         "kit/all_right": sum(all(right[i] for i in group) for group in flat) / len(groups),
         "kit/all_wrong": sum(not any(right[i] for i in group) for group in flat) / len(groups),
-        "kit/truncated_share": fmean(not ids or ids[-1] not in ends for ids in rollout.completion_ids),
-        "kit/seconds/generation": rollout.generation_s,
-        "kit/seconds/rewards": rollout.rewards_s,
+        "kit/truncated_share": fmean(prepared.chat.is_truncated(ids) for ids in rollout.completion_ids),
+        f"{SECONDS}generation": rollout.generation_s,
+        f"{SECONDS}rewards": rollout.rewards_s,
     }
 
 
@@ -114,7 +116,7 @@ def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
                 "rewards": {reward.label: _scored(value) for reward, value in scores},
                 "advantage": rollout.advantages[position],
                 "tokens": len(ids),
-                "truncated": not ids or ids[-1] not in prepared.chat.end_ids,
+                "truncated": prepared.chat.is_truncated(ids),
             }
         )
     return records
@@ -128,5 +130,10 @@ def _json_number(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _columns(records: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {key: [record[key] for record in records] for key in (records[0] if records else {})}
+def _means(rollouts: list[dict[str, float]], steps: int) -> dict[str, float]:
+    """One value per key: seconds per step, and means of the rest over the rollouts that have a value."""
+    found = {}
+    for key in rollouts[0] if rollouts else ():
+        values = [rollout[key] for rollout in rollouts if not math.isnan(rollout[key])]
+        found[key] = sum(values) / (steps if key.startswith(SECONDS) else len(values)) if values else math.nan
+    return found

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -53,7 +54,10 @@ class RunDir:
 
     def read(self, file: str) -> dict[str, Any] | None:
         path = self.path / file
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        except ValueError:
+            return None  # damaged counts as missing
 
     def lines(self, file: str) -> Iterator[dict[str, Any]]:
         """The records of a .jsonl file; a last line that was cut off by a crash is passed over."""
@@ -93,12 +97,16 @@ def new_run(name: str) -> RunDir:
 
 def runs_called(name: str) -> list[RunDir]:
     """Runs of a recipe in this folder, newest first."""
-    numbered = [
-        (int(path.name[len(name) + 1 :] or 1), path)
-        for path in RUNS.glob(f"{name}*")
-        if path.name == name or (path.name[len(name) : len(name) + 1] == "-" and path.name[len(name) + 1 :].isdigit())
-    ]
+    counted = re.compile(rf"{re.escape(name)}(?:-(\d+))?")
+    there = [(counted.fullmatch(path.name), path) for path in RUNS.iterdir()] if RUNS.is_dir() else []
+    numbered = [(int(match[1] or 1), path) for match, path in there if match and _is_called(name, path)]
     return [RunDir(path) for _, path in sorted(numbered, reverse=True)]
+
+
+def _is_called(name: str, path: Path) -> bool:
+    """`smoke-2` is the second run of `smoke`, or the first of a recipe called smoke-2: its own recipe says."""
+    file = path / "recipe.yaml"
+    return not file.is_file() or yaml.safe_load(file.read_text(encoding="utf-8")).get("name", name) == name
 
 
 def find_run(text: str) -> RunDir:

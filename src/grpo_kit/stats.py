@@ -52,7 +52,7 @@ def paired_gain(before: Sequence[float], after: Sequence[float]) -> tuple[float,
 def rows_that_would_tell(gain: float, interval: tuple[float, float], rows: int) -> int | None:
     """How many held-out rows would put 0 outside of the interval, if the gain stayed as measured."""
     half = (interval[1] - interval[0]) / 2
-    return math.ceil(rows * (half / abs(gain)) ** 2) + 1 if gain else None
+    return max(math.ceil(rows * (half / abs(gain)) ** 2), rows) + 1 if gain else None
 
 
 def is_flat(rewards: Sequence[float]) -> bool:

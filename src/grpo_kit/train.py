@@ -17,6 +17,7 @@ from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
 from grpo_kit.console import Console, evaluation_lines, plan_lines
+from grpo_kit.errors import RunError
 from grpo_kit.evaluate import Evaluation, Verdict, evaluate, judge_gain
 from grpo_kit.model import load_model, save_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
@@ -38,10 +39,10 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         console.say(line)
 
     clock = Clock(run)
-    with listen_for_stop() as stop, failures_recorded(run, clock):
+    with listen_for_stop() as stop, failures_recorded(run, clock, stop):
         recorder = Recorder(prepared, run, console)
         measure = HeldOut(prepared, run, console, stop)
-        trainer = build_trainer(prepared, run, recorder, [recorder, Stopper(stop), measure])
+        trainer = build_trainer(prepared, run, recorder, [measure, recorder, Stopper(stop)])
         model = trainer.accelerator.unwrap_model(trainer.model)
         untouched = weights_fingerprint(model)
 
@@ -133,6 +134,12 @@ class Stopper(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
+OUT_OF_MEMORY = (
+    "out of memory; lower grpo.per_device_train_batch_size (and raise grpo.gradient_accumulation_steps by the same "
+    "factor), sample less at once with grpo.steps_per_generation, or set grpo.activation_checkpointing=true"
+)
+
+
 class Clock:
     """Seconds that a run has taken, those before a resume included as far as they were recorded."""
 
@@ -147,25 +154,29 @@ class Clock:
 
 
 @contextmanager
-def failures_recorded(run: RunDir, clock: Clock) -> Iterator[None]:
+def failures_recorded(run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[None]:
     """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on."""
     try:
         yield
     except BaseException as error:
-        stopped = isinstance(error, KeyboardInterrupt)
-        status, reason = ("stopped", "SIGINT") if stopped else ("failed", f"{type(error).__name__}: {error}")
+        status, reason = "failed", f"{type(error).__name__}: {error}"
+        if isinstance(error, SystemExit) and stop.signal:
+            status, reason = "stopped", signal.Signals(stop.signal).name
         steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
         run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
         run.event(status, steps, reason=reason)
+        if isinstance(error, torch.OutOfMemoryError):
+            raise RunError(OUT_OF_MEMORY) from error
         raise
 
 
 def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:
-    """The model to use: weights in the base checkpoint's dtype, or the adapter; with the tokenizer."""
+    """The model to use, with its tokenizer: the adapter, or weights as exact as the forward that was measured."""
     from transformers import AutoConfig
 
-    dtype = AutoConfig.from_pretrained(prepared.model_path, trust_remote_code=False).dtype or torch.float32
-    save_model(model, run.final, dtype)
+    base = AutoConfig.from_pretrained(prepared.model_path, trust_remote_code=False).dtype or torch.float32
+    # where the forward was finer than the base's dtype, casting could round away what was learned
+    save_model(model, run.final, base if prepared.device.autocast == "bfloat16" else torch.float32)
     prepared.chat.tokenizer.save_pretrained(run.final)
 
 
@@ -183,7 +194,7 @@ def summarise(
     verdict = judge_gain(before, after)
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
     if status == "done" and not moved:
-        status, reason = "failed", why_nothing_moved(prepared, metrics)
+        status, reason = "failed", why_nothing_moved(prepared, metrics, steps)
         verdict = replace(verdict, word="not learned", rows_needed=None)
     tenth = max(len(metrics) // 10, 1)
     tokens = [float(m["num_tokens"]) for m in metrics if m.get("num_tokens")]
@@ -212,18 +223,18 @@ def gain_record(verdict: Verdict) -> dict[str, Any] | None:
     return {"value": verdict.gain, "ci95": verdict.ci95, "rows_needed": verdict.rows_needed}
 
 
-def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]]) -> str:
+def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]], steps: int) -> str:
     """The reason why no weight moved, from what is certain to what is likely."""
     warmup = prepared.args.warmup_steps
-    if not metrics:
+    if not steps:
         return "no weight moved: no step was taken"
-    if not any(m.get("learning_rate") for m in metrics):
+    if metrics and not any(m.get("learning_rate") for m in metrics):
         if prepared.args.learning_rate:
             return f"no weight moved: the only step fell into warmup, which starts at 0 (grpo.warmup_steps={warmup:g})"
         return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
-    if not any(m.get("reward") is not None for m in metrics):
+    if metrics and not any(m.get("reward") is not None for m in metrics):
         return "no weight moved: no reward judged any completion (all returned None)"
-    if not any(m.get("grad_norm") for m in metrics):
+    if metrics and not any(m.get("grad_norm") for m in metrics):
         flat, right, wrong = (
             mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")
         )

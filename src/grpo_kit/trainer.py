@@ -28,7 +28,11 @@ class Rollout:
 
 
 class ObservedTrainer(GRPOTrainer):
-    """Nothing is computed differently from GRPOTrainer: the overrides time, keep and pass on what goes through."""
+    """The overrides time, keep and pass on what goes through; one also sees to the precision of sampling.
+
+    PEFT's `generate` goes past the forward that accelerate has wrapped, so adapters would be sampled from without the
+    autocast that they are scored with.
+    """
 
     def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -41,7 +45,8 @@ class ObservedTrainer(GRPOTrainer):
 
     def _generate(self, prompts: list[Any]) -> Any:
         started = time.perf_counter()
-        output = super()._generate(prompts)
+        with self.accelerator.autocast():
+            output = super()._generate(prompts)
         self._generation_s = time.perf_counter() - started
         return output
 

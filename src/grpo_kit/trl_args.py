@@ -37,9 +37,9 @@ DEFAULTS: dict[str, Opinion] = {
         "constant_with_warmup", "constant_with_warmup", "a resumed or extended run stays the same run"
     ),
     "warmup_steps": Opinion(10, 10, "Adam's first steps are its least certain"),
-    "per_device_train_batch_size": Opinion(8, 16, "completions per micro-batch that fit a 24 GB card"),
+    "per_device_train_batch_size": Opinion(8, 8, "completions per micro-batch that fit a 24 GB card"),
     "gradient_accumulation_steps": Opinion(
-        16, 8, "128 completions, 16 prompts of 8, per step; TRL's own is one prompt"
+        16, 16, "128 completions, 16 prompts of 8, per step; TRL's own is one prompt"
     ),
     "gradient_checkpointing": Opinion(False, False, "a 0.5B model fits without it, and recomputing costs a third"),
     "disable_dropout": Opinion(True, True, "dropout would be active while completions are sampled and scored"),

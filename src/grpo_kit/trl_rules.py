@@ -85,6 +85,9 @@ REFUSED: dict[str, str] = {
     "enable_jit_checkpoint": "a run that gets SIGTERM saves by itself",
     "local_rank": "the kit trains on one device",
     "parallelism_config": "the kit trains on one device",
+    "use_transformers_continuous_batching": "it casts the weights that are trained to half precision for good",
+    "save_only_model": "a checkpoint without optimizer cannot be gone on from",
+    "ignore_data_skip": "a resumed run would see other rows",
     "disable_tqdm": "progress is shown on a terminal only",
 }
 REFUSED_PREFIXES: dict[str, str] = {
