@@ -55,6 +55,30 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(capsys):
     assert summary("sums")["gain"] == summary("whole")["gain"]
 
 
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+def test_a_run_resumed_in_a_later_epoch_meets_the_same_rows(step):
+    # 8 rows, 4 prompts a step: epochs end after steps 2, 4 and 6, each with an order of its own
+    settings = [
+        "dataset.limit=8",
+        "grpo.max_steps=6",
+        "grpo.save_steps=1",
+        "grpo.save_total_limit=9",
+        "eval_dataset=null",
+    ]
+    run("sums.yaml", *settings, "name=whole")
+    run("sums.yaml", *settings, "name=part")
+    for later in range(step + 1, 7):
+        shutil.rmtree(f"runs/part/checkpoints/checkpoint-{later}")
+    Path("runs/part/summary.json").unlink()
+    shutil.rmtree("runs/part/final")
+    assert run("sums.yaml", *settings, "name=part", "--resume") in (0, 1)
+    assert lines("part", "events.jsonl")[-1]["step"] == step  # it did go on from there
+    rows = [[s["row"] for s in lines(name, "samples.jsonl")] for name in ("whole", "part")]
+    assert rows[0] == rows[1]
+    assert rows[0][:32] != rows[0][32:64]
+    assert same_weights("whole", "part")
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [

@@ -39,6 +39,7 @@ class Plan:
 
     steps: int
     epochs: float
+    steps_per_epoch: int
     num_generations: int
     max_completion_length: int
     completions_per_rollout: int
@@ -250,6 +251,7 @@ def _plan(
     plan = Plan(
         steps=steps,
         epochs=steps / per_epoch,
+        steps_per_epoch=per_epoch,
         num_generations=group,
         max_completion_length=completion,
         completions_per_rollout=generation,

@@ -42,15 +42,16 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
     with listen_for_stop() as stop, failures_recorded(run, clock, stop):
         recorder = Recorder(prepared, run, console)
         measure = HeldOut(prepared, run, console, stop)
-        trainer = build_trainer(prepared, run, recorder, [measure, recorder, Stopper(stop)])
+        done = step_of(checkpoint) if checkpoint else 0
+        trainer = build_trainer(prepared, run, recorder, [measure, recorder, Stopper(stop)], done)
         model = trainer.accelerator.unwrap_model(trainer.model)
         untouched = weights_fingerprint(model)
 
         before = measure(model, 0)
-        if checkpoint and step_of(checkpoint) == prepared.plan.steps:
+        if checkpoint and done == prepared.plan.steps:
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
         elif not stop:
-            console.start_progress("training", prepared.plan.steps, step_of(checkpoint) if checkpoint else 0)
+            console.start_progress("training", prepared.plan.steps, done)
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             console.stop_progress()
         steps = trainer.state.global_step
@@ -68,7 +69,7 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
 
 
 def build_trainer(
-    prepared: Prepared, run: RunDir, recorder: Recorder, callbacks: list[TrainerCallback]
+    prepared: Prepared, run: RunDir, recorder: Recorder, callbacks: list[TrainerCallback], steps_done: int = 0
 ) -> ObservedTrainer:
     """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
     rows = prepared.data.rows
@@ -87,6 +88,7 @@ def build_trainer(
         peft_config=prepared.lora,
         callbacks=callbacks,
         on_rollout=recorder.on_rollout,
+        epochs_done=steps_done // prepared.plan.steps_per_epoch,
     )
     for noisy in [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"]:
         trainer.remove_callback(noisy)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerState
 from trl import GRPOTrainer
 
@@ -28,15 +29,22 @@ class Rollout:
 
 
 class ObservedTrainer(GRPOTrainer):
-    """The overrides time, keep and pass on what goes through; one also sees to the precision of sampling.
+    """The overrides time, keep and pass on what goes through, but for two.
 
     PEFT's `generate` goes past the forward that accelerate has wrapped, so adapters would be sampled from without the
-    autocast that they are scored with.
+    autocast that they are scored with. And a run resumed after `epochs_done` epochs would meet the rows in the order
+    of the first epoch, because the sampler's generator starts anew.
     """
 
-    def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], **kwargs: Any):
+    def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], epochs_done: int = 0, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._on_rollout = on_rollout
+        self._on_rollout, self._epochs_done = on_rollout, epochs_done
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        sampler: Any = super()._get_train_sampler(dataset)
+        for _ in range(self._epochs_done if self.shuffle_dataset else 0):
+            torch.randperm(sampler.num_samples, generator=sampler.generator)  # one order an epoch, as it draws them
+        return sampler
 
     def load_checkpoint(self, checkpoint: Path) -> None:
         """Weights and state of a checkpoint without a further step, which resuming a finished training would take."""
