@@ -229,10 +229,16 @@ def test_held_out_rows_that_are_the_training_rows(cli, held_out):
     assert_says(cli.refuses(recipe=with_key(f"eval_dataset: {held_out}")), "r.yaml:13: eval_dataset: ", "training")
 
 
+def test_a_repeated_held_out_prompt_counts_once(cli):
+    write_rows("held_out.jsonl", [{"question": "What is 90+90?"}, {"question": "What is  90+90? "}, *questions(2)])
+    shown = cli.passes(recipe=with_key("eval_dataset: {path: held_out.jsonl}"))
+    assert "held-out   held_out.jsonl, 1 rows x 4" in shown  # two spellings of one, and two that are trained on
+
+
 def test_held_out_rows_that_are_trained_on_are_left_out(cli):
     write_rows("held_out.jsonl", questions(12)[6:])
     shown = cli.passes(recipe=with_key("eval_dataset: {path: held_out.jsonl}\nevaluation: {samples: 3}"))
-    assert "note       held_out.jsonl: 2 of 6 held-out rows left out, their prompts are trained on" in shown
+    assert "note       held_out.jsonl: 2 of 6 held-out rows left out, their prompts are trained on or repeated" in shown
     assert "held-out   held_out.jsonl, 4 rows x 3" in shown
 
 

@@ -110,7 +110,7 @@ def test_other_data_are_refused(capsys):
     Path("sums.yaml").write_text(RECIPE.replace(RECIPE.split("path: ")[1].split(",")[0], "own.jsonl"))
     interrupted()
     Path("own.jsonl").write_text("".join(rows[1:41]))
-    assert "the data" in refused(capsys, "sums.yaml")
+    assert "the content of data" in refused(capsys, "sums.yaml")
 
 
 def test_what_only_decides_what_is_written_and_when_it_ends_may_change():
@@ -202,7 +202,7 @@ def test_an_adapter_goes_on_too():
 def test_a_checkpoint_without_weights_is_not_readable(tmp_path):
     folder = tmp_path / "checkpoints" / "checkpoint-3"
     folder.mkdir(parents=True)
-    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt"
+    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt, rng_state.pth"
     with pytest.raises(RecipeError, match="no checkpoint can be read"):
         newest_checkpoint(RunDir(tmp_path))
 
@@ -213,6 +213,15 @@ def test_a_run_directory_goes_on_itself():
     assert run("runs/sums", "--resume") in (0, 1)
     assert summary("sums")["steps"] == 4
     assert not Path("runs/sums-3").exists()
+
+
+def test_data_beside_the_recipe_are_the_same_data_from_the_run_directory():
+    path = RECIPE.split("path: ")[1].split(",")[0]
+    shutil.copyfile(path, "own.jsonl")
+    Path("sums.yaml").write_text(RECIPE.replace(path, "own.jsonl"))
+    interrupted()
+    assert run("runs/sums", "--resume") in (0, 1)
+    assert summary("sums")["steps"] == 4
 
 
 def test_the_newest_unfinished_run_is_the_one(capsys):

@@ -1,5 +1,6 @@
 """Stopping and going on: a stop that was asked for, and the run and the checkpoint to go on from."""
 
+import json
 import signal
 import zipfile
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ from grpo_kit.provenance import provenance
 from grpo_kit.recipe import Recipe
 from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, write_recipe
 
-NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 """Written after the weights, so a checkpoint that has them is complete."""
 
 LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
 
-HARMLESS = ("name", "samples", "eval_every", "grpo.logging_steps", "grpo.report_to",
-            "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
-"""Keys that may change when a run goes on: they decide what is written and when it ends, not what is learned."""
+HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "grpo.logging_steps",
+            "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
+"""Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
 
 
 STEADY = ("constant", "constant_with_warmup")
@@ -89,12 +90,19 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
     changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
     old, new = run.read("provenance.json") or {}, provenance(prepared)
     changed += [f"the file of reward {k}" for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
-    changed += [f"the {what}" for what in ("data", "model") if old.get(what) != new[what]]
+    changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old.get(what)) != _hashes(new[what])]
     if changed:
         raise RecipeError(
             f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
             "undo the change, or leave out --resume to start a new run"
         )
+
+
+def _hashes(record: Any) -> Any:
+    """The SHA-256 sums of a provenance record, wherever they stand in it; paths may have moved."""
+    if not isinstance(record, dict):
+        return None
+    return {key: record["sha256"] if key == "sha256" else _hashes(value) for key, value in record.items()}
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -127,8 +135,16 @@ def unreadable(checkpoint: Path) -> str | None:
     if missing:
         return f"no {', '.join(missing)}"
     for file in (*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")):
-        if not zipfile.is_zipfile(file):  # what torch saves is a zip file, with its table at the end
+        try:
+            damaged = zipfile.ZipFile(file).testzip()  # what torch saves is a zip file, with a sum for each part
+        except (zipfile.BadZipFile, OSError):
             return f"{file.name} is cut off"
+        if damaged:
+            return f"{file.name} is not what was written"
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return "trainer_state.json is not valid JSON"
     return damaged_weights(checkpoint)
 
 

@@ -17,7 +17,7 @@ from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.model import find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Reward, check_rewards, load_rewards
-from grpo_kit.sources import find_file, is_local
+from grpo_kit.sources import Row, find_file, is_local
 from grpo_kit.trl_args import build_args, check_settings, check_words
 
 if TYPE_CHECKING:
@@ -210,16 +210,20 @@ def _drop_overlong(
 
 
 def _unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]) -> Data:
-    """The held-out rows whose prompts are not trained on: the others would make the measured gain worthless."""
-    trained = {str(row["prompt"]) for row in data.rows}
-    unseen = [row for row in eval_data.rows if str(row["prompt"]) not in trained]
+    """Each held-out prompt once, and none that is trained on: the gain would look surer, or larger, than it is."""
+
+    def text(row: Row) -> str:
+        return " ".join(row["prompt"][-1]["content"].split())
+
+    trained = {text(row) for row in data.rows}
+    unseen = list({text(row): row for row in eval_data.rows if text(row) not in trained}.values())
     if not unseen:
         raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
     left_out = len(eval_data.rows) - len(unseen)
     if left_out:
         notes.append(
-            f"{eval_data.label}: {left_out} of {len(eval_data.rows)} held-out rows left out, their prompts are trained "
-            "on"
+            f"{eval_data.label}: {left_out} of {len(eval_data.rows)} held-out rows left out, their prompts are "
+            "trained on or repeated"
         )
     return replace(eval_data, rows=unseen)
 

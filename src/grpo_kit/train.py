@@ -252,7 +252,8 @@ def closing_lines(summary: dict[str, Any], goal: str, run: RunDir) -> list[str]:
     before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
     lines = []
     if before and after and gain:
-        pairs = {"accuracy": (before["accuracy"], after["accuracy"])}
+        own = "accuracy" if goal == "accuracy" or "accuracy" not in after["rewards"] else f"right ({goal})"
+        pairs = {own: (before["accuracy"], after["accuracy"])}
         pairs |= {label: (before["rewards"][label], mean) for label, mean in after["rewards"].items() if label != goal}
         lines = [f"{name:<12} {a:.3f} -> {b:.3f}" for name, (a, b) in pairs.items() if a is not None and b is not None]
         low, high = gain["ci95"]
