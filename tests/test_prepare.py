@@ -229,6 +229,19 @@ def test_held_out_rows_that_are_the_training_rows(cli, held_out):
     assert_says(cli.refuses(recipe=with_key(f"eval_dataset: {held_out}")), "r.yaml:13: eval_dataset: ", "training")
 
 
+def test_conversations_that_only_end_alike_are_different_prompts(cli):
+    def talk(start):
+        return {"messages": [{"role": "user", "content": start}, {"role": "assistant", "content": "ok"},
+                             {"role": "user", "content": "Continue."}]}  # fmt: skip
+
+    write_rows("rows.jsonl", [talk(f"Count from {i}.") for i in range(8)])
+    write_rows("held_out.jsonl", [talk(f"Count from {i}.") for i in (7, 90, 91)])
+    recipe = changed("  prompt: '{question}'\n", "").replace(
+        "rewards:", "eval_dataset: {path: held_out.jsonl}\nrewards:"
+    )
+    assert "held-out   held_out.jsonl, 2 rows x 4" in cli.passes(recipe=recipe)  # one is trained on
+
+
 def test_a_repeated_held_out_prompt_counts_once(cli):
     write_rows("held_out.jsonl", [{"question": "What is 90+90?"}, {"question": "What is  90+90? "}, *questions(2)])
     shown = cli.passes(recipe=with_key("eval_dataset: {path: held_out.jsonl}"))

@@ -84,3 +84,18 @@ def test_a_name_is_text_and_no_pattern():
 def test_a_damaged_json_file_counts_as_missing(tmp_path):
     (tmp_path / "summary.json").write_text('{"status": "do')
     assert RunDir(tmp_path).read("summary.json") is None
+
+
+def test_a_line_cut_within_a_character_is_passed_over(tmp_path):
+    run = RunDir(tmp_path)
+    run.append("samples.jsonl", {"step": 1, "completion": "八"})
+    whole = (tmp_path / "samples.jsonl").read_bytes()
+    (tmp_path / "samples.jsonl").write_bytes(whole + whole[:-4] + b"\n5\n")  # cut in the last character; no record
+    assert list(run.lines("samples.jsonl")) == [{"step": 1, "completion": "八"}]
+
+
+@pytest.mark.parametrize("damaged", ["", "name: [", "- a list"])
+def test_a_run_whose_recipe_is_damaged_does_not_hide_the_others(damaged):
+    for text in ("name: math\n", damaged):
+        (new_run("math").path / "recipe.yaml").write_text(text)
+    assert find_run("math").path == Path("runs/math")

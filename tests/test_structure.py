@@ -13,7 +13,7 @@ FILES = sorted(SRC.rglob("*.py"))
 LAYERS = [
     {"cli", "__main__"},
     {"train", "ask"},
-    {"record", "browse", "evaluate", "provenance", "trainer", "checkpoint"},
+    {"summary", "record", "browse", "evaluate", "provenance", "trainer", "checkpoint"},
     {"console", "generate", "run_dir"},
     {"prepare"},
     {"rewards", "reward_files", "data", "trl_args", "memory", "chat", "model"},

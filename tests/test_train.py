@@ -183,6 +183,7 @@ def test_a_reward_that_judges_nothing_is_a_failed_run_that_says_why(capsys):
     assert run("sums.yaml", "rewards={judge: 1.0}") == 1
     assert summary("sums")["reason"] == "no weight moved: no reward judged any completion (all returned None)"
     assert summary("sums")["verdict"] == "not learned"
+    assert {m["kit/all_wrong"] for m in lines("sums", "metrics.jsonl")} == {0.0}  # nobody said that they are wrong
     assert "held-out after step 0: nothing could be judged" in capsys.readouterr().out
 
 

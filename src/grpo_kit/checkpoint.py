@@ -27,7 +27,6 @@ HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every"
             "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
 """Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
 
-
 STEADY = ("constant", "constant_with_warmup")
 """Schedules whose learning rate does not depend on how many steps there will be."""
 
@@ -81,10 +80,7 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
     """
     before, now = _flat(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))), _flat(resolved_recipe(prepared))
     differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    harmless = {
-        *HARMLESS,
-        *(f"rewards.{reward.label}.file" for reward in prepared.rewards),
-    }  # compared by content below
+    harmless = {*HARMLESS, *(f"rewards.{reward.label}.file" for reward in prepared.rewards)}  # files go by content
     if prepared.args.lr_scheduler_type in STEADY:
         harmless.add("grpo.max_steps")
     changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]

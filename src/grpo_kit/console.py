@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -67,8 +68,9 @@ def evaluation_lines(evaluation: "Evaluation") -> list[str]:
             f"accuracy {evaluation.accuracy:.3f} (95% interval {low:.3f} to {high:.3f}, "
             f"{evaluation.n} prompts x {evaluation.samples})"
         )
-    means = {name: mean for name, mean in evaluation.rewards.items() if mean not in (None, evaluation.accuracy)}
-    parts = [accuracy, *(f"{name} {mean:.3f}" for name, mean in means.items())]
+    own = {evaluation.goal: evaluation.accuracy}  # the goal's mean says nothing more where it is 0 or 1 for each
+    means = [(name, mean) for name, mean in evaluation.rewards.items() if mean is not None and own.get(name) != mean]
+    parts = [accuracy, *(f"{name} {mean:.3f}" for name, mean in means)]
     parts += [f"tokens {evaluation.mean_tokens:.0f}", f"truncated {evaluation.truncated_share:.2f}"]
     parts += [f"not judged by {name} {share:.2f}" for name, share in evaluation.unscored.items() if share]
     return [f"held-out after step {evaluation.step}: {'  '.join(parts)}", *example_lines(evaluation.example)]
@@ -117,6 +119,23 @@ def plan_lines(prepared: "Prepared") -> list[str]:
     ]
     shown = ["first prompt, as the model sees it:", *(f"  | {x}" for x in _rendered(prepared, first).split("\n"))]
     return [*lines, *shown, *([f"  gold: {visible(first['answer'])}"] if first.get("answer") is not None else [])]
+
+
+def closing_lines(summary: dict[str, Any], goal: str, folder: Path) -> list[str]:
+    """The end of the story in a few lines."""
+    before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
+    lines = []
+    if before and after and gain:
+        own = "accuracy" if goal == "accuracy" or "accuracy" not in after["rewards"] else f"right ({goal})"
+        pairs = {own: (before["accuracy"], after["accuracy"])}
+        pairs |= {label: (before["rewards"][label], mean) for label, mean in after["rewards"].items() if label != goal}
+        lines = [f"{name:<12} {a:.3f} -> {b:.3f}" for name, (a, b) in pairs.items() if a is not None and b is not None]
+        low, high = gain["ci95"]
+        lines.append(f"gain         {gain['value']:+.3f} (95% interval {low:+.3f} to {high:+.3f}, paired by prompt)")
+    lines.append(f"status       {summary['status']}" + (f": {summary['reason']}" if summary["reason"] else ""))
+    more = f"; about {gain['rows_needed']} held-out rows would tell" if gain and gain["rows_needed"] else ""
+    lines.append(f"verdict      {summary['verdict']}{more}")
+    return [*lines, f"files        {folder}"]
 
 
 def settings_lines(prepared: "Prepared") -> list[str]:

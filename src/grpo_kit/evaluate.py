@@ -25,6 +25,7 @@ class Evaluation:
 
     step: int
     data: str
+    goal: str
     accuracy: float | None
     ci95: tuple[float, float] | None
     n: int
@@ -121,6 +122,7 @@ def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged
     return Evaluation(
         step=step,
         data=data.label,
+        goal=goal.label,
         accuracy=fmean(rates) if rates else None,
         ci95=accuracy_interval(rates, samples) if rates else None,
         n=len(rates),

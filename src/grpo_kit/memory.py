@@ -37,9 +37,9 @@ def estimate(
     """Count the bytes of a run.
 
     Weights are float32 under full fine-tuning and the device's base dtype under an adapter; gradients and Adam's two
-    moments are float32, one value per trainable parameter each. The KV cache is that of one rollout at its full length:
-    values in the dtype of the forward, keys in that of the weights. A reference model is held
-    only for full fine-tuning with beta > 0.
+    moments are float32, one value per trainable parameter each. A reference model is held only for full fine-tuning
+    with beta > 0. The KV cache is that of one rollout at its full length: values in the dtype of the forward, keys in
+    that of the weights.
     """
     base = BYTES[device.lora_base() if lora else device.weights]
     weights = size.parameters * base + (size.trainable * 4 if lora else 0)

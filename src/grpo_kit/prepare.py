@@ -9,25 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_kit.chat import end_of_turn_warning, load_chat, token_count
+from grpo_kit.chat import Chat, end_of_turn_warning, load_chat, token_count
 from grpo_kit.data import Data, load_data
 from grpo_kit.device import Device, find_device
 from grpo_kit.errors import RecipeError
 from grpo_kit.hub import use_cache_if_unreachable
-from grpo_kit.model import find_model, lora_config, measure_model
+from grpo_kit.memory import Memory, estimate
+from grpo_kit.model import ModelSize, find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Reward, check_rewards, load_rewards
 from grpo_kit.sources import Row, find_file, is_local
-from grpo_kit.trl_args import build_args, check_settings, check_words
+from grpo_kit.trl_args import Settings, build_args, check_settings, check_words
 
 if TYPE_CHECKING:
     from peft import LoraConfig
     from trl import GRPOConfig
-
-    from grpo_kit.chat import Chat
-    from grpo_kit.memory import Memory
-    from grpo_kit.model import ModelSize
-    from grpo_kit.trl_args import Settings
 
 MEASURED_PROMPTS = 1000
 """Prompts whose tokens are counted for the plan; of the others only those that might be too long."""
@@ -49,7 +45,7 @@ class Plan:
     unused_rows_per_epoch: int
     prompt_tokens_median: int
     prompt_tokens_max: int
-    memory: "Memory"
+    memory: Memory
     disk_gb: float
 
 
@@ -61,12 +57,12 @@ class Prepared:
     rewards: list[Reward]
     data: Data
     eval_data: Data | None
-    settings: "Settings"
+    settings: Settings
     args: "GRPOConfig"
     device: Device
     model_path: str
     lora: "LoraConfig | None"
-    chat: "Chat"
+    chat: Chat
     plan: Plan
     notes: tuple[str, ...]
 
@@ -172,7 +168,7 @@ def _long_warmup(args: "GRPOConfig") -> str | None:
 
 
 def _drop_overlong(
-    recipe: Recipe, chat: "Chat", data: Data, limit: tuple[str, int], positions: int | None, notes: list[str | None]
+    recipe: Recipe, chat: Chat, data: Data, limit: tuple[str, int], positions: int | None, notes: list[str | None]
 ) -> tuple[Data, list[int]]:
     """Leave out prompts that leave no room for a completion; return the lengths (tokens) that were counted.
 
@@ -212,11 +208,13 @@ def _drop_overlong(
 def _unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]) -> Data:
     """Each held-out prompt once, and none that is trained on: the gain would look surer, or larger, than it is."""
 
-    def text(row: Row) -> str:
-        return " ".join(row["prompt"][-1]["content"].split())
+    def asked(row: Row) -> str:
+        """What the prompt asks, without the instructions around it and however it is spaced."""
+        return " ".join(word for m in row["prompt"] if m["role"] != "system" for word in m["content"].split())
 
-    trained = {text(row) for row in data.rows}
-    unseen = list({text(row): row for row in eval_data.rows if text(row) not in trained}.values())
+    trained = {asked(row) for row in data.rows}
+    once = {asked(row): row for row in reversed(eval_data.rows)}  # of equal ones the first
+    unseen = [row for row in eval_data.rows if once[asked(row)] is row and asked(row) not in trained]
     if not unseen:
         raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
     left_out = len(eval_data.rows) - len(unseen)
@@ -228,12 +226,8 @@ def _unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]
     return replace(eval_data, rows=unseen)
 
 
-def _plan(
-    recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, lengths: list[int], size: "ModelSize"
-) -> Plan:
+def _plan(recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, lengths: list[int], size: ModelSize) -> Plan:
     """The arithmetic of TRL's sampler: whole generation batches only, each used `num_iterations` times."""
-    from grpo_kit.memory import estimate
-
     generation, group = args.generation_batch_size or 0, args.num_generations or 1
     completion = args.max_completion_length or 0
     prompts = generation // group

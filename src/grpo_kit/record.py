@@ -75,17 +75,19 @@ class Recorder(TrainerCallback):
 def rollout_metrics(rollout: "Rollout", prepared: Prepared) -> dict[str, float]:
     """The kit's own metrics of one generation batch. Shares are of groups or of completions, between 0 and 1."""
     goal, column = prepared.goal, prepared.rewards.index(prepared.goal)
-    right = [goal.is_right(_scored(rewards[column])) for rewards in rollout.rewards]
-    judged = [r for r, rewards in zip(right, rollout.rewards, strict=True) if not math.isnan(rewards[column])]
+    scores = [_scored(rewards[column]) for rewards in rollout.rewards]
+    right = [goal.is_right(score) for score in scores]
+    wrong = [score is not None and not goal.is_right(score) for score in scores]
+    judged = sum(right) + sum(wrong)
     totals = [total_reward(rewards, prepared.rewards) for rewards in rollout.rewards]
     size = prepared.plan.num_generations
     groups = [range(start, start + size) for start in range(0, len(totals), size)]
     flat = [group for group in groups if is_flat([totals[i] for i in group])]
     return {
-        "kit/accuracy": fmean(judged) if judged else math.nan,
+        "kit/accuracy": sum(right) / judged if judged else math.nan,
         "kit/flat_group_share": len(flat) / len(groups),
         "kit/all_right": sum(all(right[i] for i in group) for group in flat) / len(groups),
-        "kit/all_wrong": sum(not any(right[i] for i in group) for group in flat) / len(groups),
+        "kit/all_wrong": sum(all(wrong[i] for i in group) for group in flat) / len(groups),
         "kit/truncated_share": fmean(prepared.chat.is_truncated(ids) for ids in rollout.completion_ids),
         f"{SECONDS}generation": rollout.generation_s,
         f"{SECONDS}rewards": rollout.rewards_s,

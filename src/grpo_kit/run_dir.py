@@ -46,11 +46,14 @@ class RunDir:
         self.append("events.jsonl", {"event": kind, "step": step, "time": round(time.time(), 3), **more})
 
     def write(self, file: str, content: dict[str, Any]) -> None:
-        """Replace a .json file; a reader never sees half of it."""
-        path = self.path / file
-        aside = path.with_suffix(".tmp")
-        aside.write_text(json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-        os.replace(aside, path)
+        """Replace a .json file."""
+        self.write_text(file, json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n")
+
+    def write_text(self, file: str, text: str) -> None:
+        """Replace a file; a reader never sees half of it."""
+        aside = self.path / f"{file}.tmp"
+        aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+        os.replace(aside, self.path / file)
 
     def read(self, file: str) -> dict[str, Any] | None:
         path = self.path / file
@@ -64,21 +67,20 @@ class RunDir:
         path = self.path / file
         if not path.is_file():
             return
-        with path.open(encoding="utf-8") as records:
+        with path.open(encoding="utf-8", errors="replace") as records:  # it may be cut within a character
             for line in records:
                 try:
-                    yield json.loads(line)
+                    record = json.loads(line)
                 except ValueError:
                     continue
+                if isinstance(record, dict):
+                    yield record
 
     def cut_back(self, file: str, step: int) -> None:
         """Keep the records up to and including `step`: what came later is about to be done again."""
         kept = [record for record in self.lines(file) if record.get("step", 0) <= step]
         if (self.path / file).is_file():
-            aside = self.path / f"{file}.tmp"
-            with aside.open("w", encoding="utf-8", errors="backslashreplace") as out:
-                out.writelines(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in kept)
-            os.replace(aside, self.path / file)
+            self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
 
 
 def new_run(name: str) -> RunDir:
@@ -106,7 +108,13 @@ def runs_called(name: str) -> list[RunDir]:
 def _is_called(name: str, path: Path) -> bool:
     """`smoke-2` is the second run of `smoke`, or the first of a recipe called smoke-2: its own recipe says."""
     file = path / "recipe.yaml"
-    return not file.is_file() or yaml.safe_load(file.read_text(encoding="utf-8")).get("name", name) == name
+    if not file.is_file():
+        return True
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return False  # damaged: no run to read or to go on with
+    return isinstance(tree, dict) and tree.get("name", name) == name
 
 
 def find_run(text: str) -> RunDir:
@@ -154,4 +162,4 @@ def write_recipe(run: RunDir, prepared: Prepared) -> None:
         else:
             tree["rewards"][reward.label].pop("file", None)
     text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
-    (run.path / "recipe.yaml").write_text(text, encoding="utf-8")
+    run.write_text("recipe.yaml", text)

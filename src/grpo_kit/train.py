@@ -1,14 +1,10 @@
 """A prepared recipe to its verdict: load; measure; train; measure again; say what happened."""
 
 import copy
-import resource
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -16,14 +12,15 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
-from grpo_kit.console import Console, evaluation_lines, plan_lines
+from grpo_kit.console import Console, closing_lines, evaluation_lines, plan_lines
 from grpo_kit.errors import RunError
-from grpo_kit.evaluate import Evaluation, Verdict, evaluate, judge_gain
+from grpo_kit.evaluate import Evaluation, evaluate
 from grpo_kit.model import load_model, save_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import Recorder
 from grpo_kit.rewards import TrlReward
 from grpo_kit.run_dir import RunDir
+from grpo_kit.summary import summarise
 from grpo_kit.trainer import ObservedTrainer
 
 
@@ -60,10 +57,9 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         moved = untouched != weights_fingerprint(model)
         if steps:
             save_final(prepared, run, model)
-        summary = summarise(prepared, run, stop, before, after, moved, steps)
-        summary |= {"wall_s": clock.seconds(), "peak_memory_gb": round(peak_memory_gb(), 2)}
+        summary = summarise(prepared, run, stop, before, after, moved, steps, clock.seconds())
         run.write("summary.json", summary)
-    for line in closing_lines(summary, prepared.goal.label, run):
+    for line in closing_lines(summary, prepared.goal.label, run.path):
         console.say(line)
     return summary
 
@@ -180,98 +176,3 @@ def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:
     # where the forward was finer than the base's dtype, casting could round away what was learned
     save_model(model, run.final, base if prepared.device.autocast == "bfloat16" else torch.float32)
     prepared.chat.tokenizer.save_pretrained(run.final)
-
-
-def summarise(
-    prepared: Prepared,
-    run: RunDir,
-    stop: StopRequest,
-    before: Evaluation | None,
-    after: Evaluation | None,
-    moved: bool,
-    steps: int,
-) -> dict[str, Any]:
-    """What happened, in numbers. A run that changed nothing is a failed run, whatever its log looked like."""
-    metrics = list(run.lines("metrics.jsonl"))
-    verdict = judge_gain(before, after)
-    status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
-    if status == "done" and not moved:
-        status, reason = "failed", why_nothing_moved(prepared, metrics, steps)
-        verdict = replace(verdict, word="not learned", rows_needed=None)
-    tenth = max(len(metrics) // 10, 1)
-    tokens = [float(m["num_tokens"]) for m in metrics if m.get("num_tokens")]
-    seconds = sum(m.get("kit/seconds/step") or 0.0 for m in metrics)
-    return {
-        "status": status,
-        "reason": reason,
-        "verdict": verdict.word,
-        "steps": steps,
-        "wall_s": None,
-        "eval_before": before.summary() if before else None,
-        "eval_after": after.summary() if after else None,
-        "gain": gain_record(verdict),
-        "reward_first": mean_of(metrics[:tenth], "reward"),
-        "reward_last": mean_of(metrics[-tenth:], "reward"),
-        "flat_group_share": mean_of(metrics, "kit/flat_group_share"),
-        "tokens_per_s": round(max(tokens) / seconds, 1) if tokens and seconds else None,
-        "peak_memory_gb": None,
-        "diagnoses": [],
-    }
-
-
-def gain_record(verdict: Verdict) -> dict[str, Any] | None:
-    if verdict.gain is None:
-        return None
-    return {"value": verdict.gain, "ci95": verdict.ci95, "rows_needed": verdict.rows_needed}
-
-
-def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]], steps: int) -> str:
-    """The reason why no weight moved, from what is certain to what is likely."""
-    warmup = prepared.args.warmup_steps
-    if not steps:
-        return "no weight moved: no step was taken"
-    if metrics and not any(m.get("learning_rate") for m in metrics):
-        if prepared.args.learning_rate:
-            return f"no weight moved: the only step fell into warmup, which starts at 0 (grpo.warmup_steps={warmup:g})"
-        return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
-    if metrics and not any(m.get("reward") is not None for m in metrics):
-        return "no weight moved: no reward judged any completion (all returned None)"
-    if metrics and not any(m.get("grad_norm") for m in metrics):
-        flat, right, wrong = (
-            mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")
-        )
-        return (
-            f"no weight moved: the gradient was 0 in every step; {flat:.0%} of groups were flat "
-            f"({right:.0%} all right, {wrong:.0%} all wrong), so no completion was better than another"
-        )
-    return "no weight moved: every update was rounded away; raise grpo.learning_rate"
-
-
-def closing_lines(summary: dict[str, Any], goal: str, run: RunDir) -> list[str]:
-    """The end of the story in a few lines."""
-    before, after, gain = summary["eval_before"], summary["eval_after"], summary["gain"]
-    lines = []
-    if before and after and gain:
-        own = "accuracy" if goal == "accuracy" or "accuracy" not in after["rewards"] else f"right ({goal})"
-        pairs = {own: (before["accuracy"], after["accuracy"])}
-        pairs |= {label: (before["rewards"][label], mean) for label, mean in after["rewards"].items() if label != goal}
-        lines = [f"{name:<12} {a:.3f} -> {b:.3f}" for name, (a, b) in pairs.items() if a is not None and b is not None]
-        low, high = gain["ci95"]
-        lines.append(f"gain         {gain['value']:+.3f} (95% interval {low:+.3f} to {high:+.3f}, paired by prompt)")
-    lines.append(f"status       {summary['status']}" + (f": {summary['reason']}" if summary["reason"] else ""))
-    more = f"; about {gain['rows_needed']} held-out rows would tell" if gain and gain["rows_needed"] else ""
-    lines.append(f"verdict      {summary['verdict']}{more}")
-    return [*lines, f"files        {run.path}"]
-
-
-def mean_of(metrics: list[dict[str, Any]], key: str) -> float | None:
-    values = [m[key] for m in metrics if m.get(key) is not None]
-    return fmean(values) if values else None
-
-
-def peak_memory_gb() -> float:
-    """Of the card where there is one, else of this process."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e9
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
