@@ -6,6 +6,7 @@ compared exactly, however they are spelt: 1,234 = 1234.0, 25% = 25, 2 1/2 = 2.5,
 (#### ...) or anywhere (`none`). None for a row whose gold answer is empty or unreadable.
 """
 
+import multiprocessing
 from typing import Literal
 
 from grpo_kit.answers import final_answer, same_answer, usable_gold
@@ -46,6 +47,10 @@ CASES = [
     (r"\boxed{42}", _GOLD, 0.0, {"require": "answer_tag"}),
     ("#### 42", _GOLD, 1.0, {"require": "hash"}),
 ]
+
+
+if multiprocessing.parent_process() is not None:
+    same_answer("2x", "x+x")  # in a worker: what comparing expressions imports takes time that no row shall pay for
 
 
 def accuracy(

@@ -12,6 +12,7 @@ from grpo_kit.prepare import prepare
 from grpo_kit.recipe import load_recipe
 from grpo_kit.record import Recorder
 from grpo_kit.run_dir import RunDir
+from grpo_kit.scoring import Scorer
 from grpo_kit.train import Stopper, build_trainer
 
 DATA = Path(__file__).parents[1] / "recipes" / "data"
@@ -30,7 +31,7 @@ def setup(tmp_path_factory):
     prepared = prepare(load_recipe(folder / "r.yaml"))
     run = RunDir(folder)
     recorder = Recorder(prepared, run, Console())
-    trainer = build_trainer(prepared, run, recorder, [recorder, Stopper(StopRequest())])
+    trainer = build_trainer(prepared, Scorer(prepared.rewards), run, recorder, [recorder, Stopper(StopRequest())])
     return prepared, trainer
 
 

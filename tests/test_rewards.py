@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from command_line import assert_says, changed, questions, write_rows
 
-from grpo_kit.errors import RunError
+from grpo_kit.errors import RewardError
 from grpo_kit.recipe import load_recipe
-from grpo_kit.rewards import CANNED, Completions, Reward, TrlReward, load_rewards
+from grpo_kit.reward_checks import CANNED
+from grpo_kit.rewards import Completions, Reward, load_rewards
+from grpo_kit.scoring import RolloutJudge, Scorer
 
 ROWS = [{**row, "level": i, "solution": row["answer"]} for i, row in enumerate(questions(8))]
 
@@ -132,9 +134,9 @@ def test_numbers_of_every_make(code, scores):
 def test_an_error_in_a_run_names_function_row_and_value():
     write_reward(ROW + "float('nan') if completion == 'bb' else 1.0")
     with pytest.raises(
-        RunError, match=r"mine\.py: mine returned nan \(float\) for the completion 'bb'; return a finite"
+        RewardError, match=r"mine\.py: mine returned nan \(float\) for the completion 'bb'; return a finite"
     ):
-        loaded().score(completions("a", "bb"))
+        Scorer([loaded()]).score(completions("a", "bb"))
 
 
 # Calls
@@ -183,7 +185,7 @@ def test_completions_are_text_on_chat_and_on_plain_prompts(model_folder):
     write_reward("def mine(completion): return 1.0 if '4' in completion else 0.0")
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     rows = [{"prompt": [{"role": "user", "content": "q"}]}] * 2
-    reward = TrlReward(loaded(), rows, tokenizer.decode)
+    [reward] = RolloutJudge(Scorer([loaded()]), rows, tokenizer.decode).trl_rewards()
     ids = [tokenizer("It is 4.")["input_ids"], tokenizer("It is 5.")["input_ids"]]
     assert reward(completion_ids=ids, row=[0, 1], completions=["It is 4.", "It is 5."], prompts=["q", "q"]) == [
         1.0,
@@ -230,8 +232,8 @@ def test_the_form_of_public_code_for_messages(columns, code):
         ("def mine(completion):\n    raise ValueError('x' * 5000)", "mine raised ValueError: xxx"),
         ("exec('def mine(completion): return 1 / 0')", "mine raised ZeroDivisionError: division by zero (<string>:1"),
         (
-            "seen = []\ndef mine(completion):\n    seen.append(1)\n    assert len(seen) < 3\n    return 1",
-            "mine raised AssertionError: AssertionError (mine.py:4, completion 2: '<think>6 x 7</think>",
+            "def mine(completion):\n    assert '<think>' not in completion\n    return 1",
+            "mine raised AssertionError: AssertionError (mine.py:2, completion 2: '<think>6 x 7</think>",
         ),
     ],
 )
@@ -244,8 +246,8 @@ def test_a_function_that_raises(columns, code, message):
 
 def test_the_line_named_is_the_reward_files_own():
     write_reward("import json\n\n\ndef mine(completion):\n    return json.loads('{')\n")
-    with pytest.raises(RunError, match=r"\(mine\.py:5, completion 0: 'a'\)"):
-        loaded().score(completions("a"))
+    with pytest.raises(RewardError, match=r"\(mine\.py:5, completion 0: 'a'\)"):
+        Scorer([loaded()]).score(completions("a"))
 
 
 def test_canned_completions_are_judged_before_a_run(columns):
@@ -287,9 +289,12 @@ def test_canned_completions_are_judged_before_a_run(columns):
         ),
         (
             "def mine(completion, trainer_state): return 1.0",
-            "needs trainer_state, which rewards are not given here; rem",
+            "needs trainer_state, which only a reward in the training process is given: write IN_PROCESS = True",
         ),
-        ("def mine(completions, log_metric): return 1.0", "needs log_metric, which rewards are not given here"),
+        (
+            "def mine(completions, log_metric): return 1.0",
+            "needs log_metric, which only a reward in the training process is given",
+        ),
     ],
 )
 def test_a_column_that_is_missing(columns, code, message):
@@ -337,7 +342,10 @@ OPTIONS = (
     [
         ("{styl: b}", "rewards.mine.styl: unknown key in rewards.mine; did you mean style?"),
         ("{wieght: 2}", "rewards.mine.wieght: unknown key in rewards.mine; did you mean weight?"),
-        ("{zz: 2}", "rewards.mine.zz: unknown key in rewards.mine (keys: style, scale, n, flag, weight, file)"),
+        (
+            "{zz: 2}",
+            "rewards.mine.zz: unknown key in rewards.mine (keys: style, scale, n, flag, weight, file, only_if)",
+        ),
         ("{limit: 2}", "rewards.mine.limit: unknown key in rewards.mine; it belongs under dataset:"),
         ("{completion: x}", "rewards.mine.completion: unknown key in rewards.mine"),
         ("{options: {style: b}}", "rewards.mine.options: unknown key in rewards.mine"),

@@ -1,4 +1,3 @@
-import math
 import random
 from statistics import fmean
 
@@ -92,8 +91,8 @@ def test_rows_that_would_tell():
         ([0.5, 0.5000004], True),
         ([0.0, 1e-3], False),
         ([1000.0, 1000.0005], True),  # relative to their size
-        ([math.nan, 1.0, 1.0], True),  # an unscored completion does not count
-        ([math.nan, math.nan], True),
+        ([None, 1.0, 1.0], True),  # an unscored completion does not count
+        ([None, None], True),
         ([1.0, 0.0], False),
     ],
 )

@@ -13,12 +13,25 @@ FILES = sorted(SRC.rglob("*.py"))
 LAYERS = [
     {"cli", "__main__"},
     {"train", "ask"},
-    {"summary", "record", "browse", "evaluate", "provenance", "trainer", "checkpoint"},
+    {"summary", "record", "browse", "evaluate", "provenance", "trainer", "checkpoint", "metrics"},
     {"console", "generate", "run_dir"},
     {"prepare"},
+    {"reward_checks"},
+    {"scoring"},
     {"rewards", "reward_files", "data", "trl_args", "memory", "chat", "model"},
     {"sources", "recipe", "device", "trl_rules"},
-    {"recipe_file", "schema", "hub", "errors", "shipped", "stats", "answers", "reference_loss"},
+    {
+        "recipe_file",
+        "schema",
+        "hub",
+        "errors",
+        "shipped",
+        "stats",
+        "answers",
+        "reference_loss",
+        "workers",
+        "reward_call",
+    },
 ]
 """Top to bottom; a module imports from its own layer or below."""
 

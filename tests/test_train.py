@@ -150,11 +150,12 @@ def test_a_signal_saves_and_stops_and_the_run_goes_on(number, code):
 def test_a_reward_that_fails_names_itself_and_leaves_a_summary(capsys):
     Path("rewards").mkdir()
     Path("rewards/late.py").write_text(
-        '"""Fails on its 40th call."""\n\ncalls = 0\n\n\ndef late(completion):\n    global calls\n    calls += 1\n'
+        '"""Fails on its 40th call."""\n\nIN_PROCESS = True\ncalls = 0\n\n\n'
+        "def late(completion):\n    global calls\n    calls += 1\n"
         '    if calls == 40:\n        raise KeyError("x")\n    return len(completion)\n'
     )
     assert run("sums.yaml", "rewards={late: 1.0}", "eval_dataset=null") == 1
-    assert "late raised KeyError: 'x' (late.py:10, completion" in capsys.readouterr().err
+    assert "late raised KeyError: 'x' (late.py:11, completion" in capsys.readouterr().err
     assert summary("sums")["status"] == "failed"
 
 
@@ -167,6 +168,7 @@ def test_resume_starts_where_there_is_nothing_to_resume():
 
 JUDGE = """'''A judge that is down for its first calls.'''
 
+IN_PROCESS = True
 calls = 0
 
 
@@ -181,9 +183,11 @@ def test_a_reward_that_judges_nothing_is_a_failed_run_that_says_why(capsys):
     Path("rewards").mkdir()
     Path("rewards/judge.py").write_text(JUDGE.format(down=10**6))
     assert run("sums.yaml", "rewards={judge: 1.0}") == 1
-    assert summary("sums")["reason"] == "no weight moved: no reward judged any completion (all returned None)"
-    assert summary("sums")["verdict"] == "not learned"
+    assert summary("sums")["reason"].startswith(
+        "RewardError: step 3: no reward judged any completion of 3 batches: all rewards returned None for all of them"
+    )
     assert {m["kit/all_wrong"] for m in lines("sums", "metrics.jsonl")} == {0.0}  # nobody said that they are wrong
+    assert {m["kit/unscored_share"] for m in lines("sums", "metrics.jsonl")} == {1.0}
     assert "held-out after step 0: nothing could be judged" in capsys.readouterr().out
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, first_line, shorten
 from grpo_kit.recipe import Recipe
-from grpo_kit.schema import first_line, shorten
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

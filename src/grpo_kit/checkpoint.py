@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError, safe_open
 
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.prepare import Prepared
 from grpo_kit.provenance import provenance
 from grpo_kit.recipe import Recipe
@@ -85,13 +85,20 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
         harmless.add("grpo.max_steps")
     changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
     old, new = run.read("provenance.json") or {}, provenance(prepared)
-    changed += [f"the file of reward {k}" for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
+    if not failed_in_reward(run):  # else the file had to be mended
+        other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
+        changed += [f"the file of reward {label}" for label in other]
     changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old.get(what)) != _hashes(new[what])]
     if changed:
         raise RecipeError(
             f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
             "undo the change, or leave out --resume to start a new run"
         )
+
+
+def failed_in_reward(run: RunDir) -> bool:
+    """Whether a reward that broke its contract ended the run."""
+    return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
 
 
 def _hashes(record: Any) -> Any:

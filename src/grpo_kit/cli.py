@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_kit import __version__
-from grpo_kit.errors import RecipeError, RunError
+from grpo_kit.errors import RecipeError, RewardError, RunError
 
 if TYPE_CHECKING:
     from grpo_kit.prepare import Prepared
@@ -180,7 +180,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except RunError as error:
-        if error.__cause__ is not None:
+        if isinstance(error, RewardError) and error.details:
+            print(error.details, file=sys.stderr)
+        elif error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

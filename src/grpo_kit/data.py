@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_kit.answers import usable_gold
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, first_line, shorten
 from grpo_kit.recipe import DatasetSection, Recipe
-from grpo_kit.schema import first_line, shorten
 from grpo_kit.sources import Row, Source, open_source
 
 RESERVED = ("prompts", "completion", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")

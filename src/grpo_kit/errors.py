@@ -1,4 +1,7 @@
-"""The two ways in which a command ends badly without being a bug."""
+"""The two ways in which a command ends badly without being a bug, and how to word what was found."""
+
+from collections.abc import Callable
+from typing import Any
 
 
 class RecipeError(Exception):
@@ -10,3 +13,31 @@ class RecipeError(Exception):
 
 class RunError(Exception):
     """A run that started and could not go on: shown as one line, exit code 1."""
+
+
+class RewardError(RunError):
+    """A reward that broke its contract during a run: `details` is the traceback of its code, if it raised."""
+
+    def __init__(self, message: str, details: str = ""):
+        super().__init__(message)
+        self.details = details
+
+
+def shorten(value: Any, width: int = 60) -> str:
+    """`repr` cut to a readable length."""
+    text = _said(repr, value)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def first_line(error: BaseException, width: int = 300) -> str:
+    """What an exception says, in one line of a readable length."""
+    text = (_said(str, error).strip() or type(error).__name__).splitlines()[0]
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _said(how: Callable[[Any], str], value: Any) -> str:
+    """`how(value)`, which runs code of a reward file where the value comes from there."""
+    try:
+        return how(value)
+    except Exception as error:
+        return f"<{type(value).__name__} whose text raises {type(error).__name__}>"

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from grpo_kit.generate import sample, sampling_config
+from grpo_kit.generate import Sampled, sample, sampling_config
 from grpo_kit.prepare import Prepared
-from grpo_kit.rewards import Completions
+from grpo_kit.rewards import Completions, outside_training
+from grpo_kit.scoring import Scorer
 from grpo_kit.stats import accuracy_interval, paired_gain, rows_that_would_tell
 
 if TYPE_CHECKING:
     from grpo_kit.data import Data
+
+
+ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ def evaluate(
     model: Any,
     step: int,
     *,
+    scorer: Scorer,
     go_on: Callable[[], bool] = lambda: True,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Evaluation | None:
@@ -78,7 +84,7 @@ def evaluate(
         go_on=go_on,
     )
     judged = []
-    for row in _judge(prepared, data, sampled):
+    for row in _judge(prepared, scorer, data, step, sampled):
         judged.append(row)
         progress(1)
     return _summarise(prepared, data, step, samples, judged) if len(judged) == len(data.rows) else None
@@ -95,12 +101,20 @@ class _Judged:
     scores: dict[str, list[float | None]]
 
 
-def _judge(prepared: Prepared, data: "Data", sampled: Iterator[Any]) -> Iterator[_Judged]:
-    for s in sampled:
-        texts = [prepared.chat.decode(ids) for ids in s.completion_ids]
-        batch = Completions(texts, s.completion_ids, [data.rows[s.row]] * len(texts))
-        scores = {reward.label: reward.score(batch) for reward in prepared.rewards}
-        yield _Judged(s.row, texts, [len(ids) for ids in s.completion_ids], s.truncated, scores)
+def _judge(
+    prepared: Prepared, scorer: Scorer, data: "Data", step: int, sampled: Iterator[Sampled]
+) -> Iterator[_Judged]:
+    """Rewards judge several rows at once: each call costs the same few hundred microseconds."""
+    while some := list(islice(sampled, ROWS_AT_ONCE)):
+        ids = [completion for row in some for completion in row.completion_ids]
+        texts = [prepared.chat.decode(completion) for completion in ids]
+        rows = [data.rows[row.row] for row in some for _ in row.completion_ids]
+        values = scorer.score(Completions(texts, ids, rows), **outside_training(step)).values
+        end = 0
+        for row in some:
+            start, end = end, end + len(row.completion_ids)
+            scores = {label: column[start:end] for label, column in values.items()}
+            yield _Judged(row.row, texts[start:end], [len(c) for c in row.completion_ids], row.truncated, scores)
 
 
 def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged: list[_Judged]) -> Evaluation:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_kit.chat import not_loadable
 from grpo_kit.device import Device
+from grpo_kit.errors import first_line, shorten
 from grpo_kit.recipe import Recipe, validated
 from grpo_kit.recipe_file import is_file
-from grpo_kit.schema import first_line, shorten
 from grpo_kit.shipped import tiny_model
 from grpo_kit.sources import find_file
 

@@ -17,7 +17,8 @@ from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.memory import Memory, estimate
 from grpo_kit.model import ModelSize, find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
-from grpo_kit.rewards import Reward, check_rewards, load_rewards
+from grpo_kit.reward_checks import check_rewards
+from grpo_kit.rewards import Reward, load_rewards
 from grpo_kit.sources import Row, find_file, is_local
 from grpo_kit.trl_args import Settings, build_args, check_settings, check_words
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationError, field_validator, model_validator
 
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.recipe_file import COMMAND_LINE, is_file, override, parse_yaml
-from grpo_kit.schema import Section, explain, read_value, shorten
+from grpo_kit.schema import Section, explain, read_value
 
 _CONTROL = ("Cc", "Zl", "Zp")
 _LOST_BACKSLASH = re.compile(r"\t(?:ext|imes|heta|riangle)")
@@ -63,11 +63,17 @@ class DatasetSection(Section):
         return pattern
 
 
+REWARD_KEYS = ("weight", "file", "only_if")
+"""Keys of every reward; the others are options of its own."""
+
+
 class RewardSection(Section):
     """One reward under its label: weight, file, options of its own."""
 
     weight: float = 1.0
     file: str | None = None
+    only_if: str | None = None
+    "Label of a reward that must give full marks, else this one gives 0."
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -78,7 +84,7 @@ class RewardSection(Section):
             raise ValueError(f"found {value!r}; write a weight such as 1.0, or {{weight: 1.0, ...options}}")
         if not isinstance(value, dict):
             return {"weight": value}
-        own = {key: value[key] for key in ("weight", "file") if key in value}
+        own = {key: value[key] for key in REWARD_KEYS if key in value}
         return {**own, "options": {str(k): v for k, v in value.items() if k not in own}}
 
 
@@ -114,6 +120,8 @@ class Recipe(Section):
     goal: str | None = None
     "Label of the reward whose full marks mean that a completion is right. Absent: the first reward."
     rewards: dict[Annotated[str, AfterValidator(_label)], RewardSection]
+    on_reward_error: Literal["raise", "skip"] = "raise"
+    "What a reward that raises or returns no number does: end the run, its last state saved, or lose that row."
     lora: dict[str, Any] | None = None
     "peft.LoraConfig's keys; absent: full fine-tuning."
     grpo: dict[str, Any] = Field(default_factory=dict)
@@ -134,11 +142,17 @@ class Recipe(Section):
         return text
 
     @model_validator(mode="after")
-    def _goal_is_a_reward(self) -> "Recipe":
+    def _names_are_rewards(self) -> "Recipe":
         if not self.rewards:
             raise ValueError("rewards: empty; name at least one reward, such as `accuracy: 1.0`")
         if self.goal is not None and self.goal not in self.rewards:
             raise ValueError(f"goal: found {self.goal!r}; write one of the rewards: {', '.join(self.rewards)}")
+        for label, reward in self.rewards.items():
+            gate = reward.only_if
+            if gate is not None and (gate == label or gate not in self.rewards or self.rewards[gate].only_if):
+                others = [name for name, other in self.rewards.items() if name != label and other.only_if is None]
+                wanted = f"another reward, one that has no only_if itself: {', '.join(others) or 'there is none'}"
+                raise ValueError(f"rewards.{label}.only_if: found {gate!r}; write {wanted}")
         if all(reward.weight == 0 for reward in self.rewards.values()):
             raise ValueError("rewards: every weight is 0, so nothing could be learned; give one reward a weight")
         return self
@@ -237,7 +251,7 @@ def unknown_key(key: str, section: str, known: list[str]) -> str:
 
 def validated(recipe: Recipe, section: str, values: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a section that the recipe leaves open, in the types that `hints` name. Raises RecipeError."""
-    known = [*hints, *(("weight", "file") if section.startswith("rewards.") else ())]
+    known = [*hints, *(REWARD_KEYS if section.startswith("rewards.") else ())]
     checked = {}
     for key, value in values.items():
         if key not in hints:

@@ -2,23 +2,28 @@
 
 import math
 import time
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
 from grpo_kit.console import LOSS_NOTE, Console, example_lines, step_line
-from grpo_kit.errors import RunError
+from grpo_kit.errors import RewardError, RunError, shorten
+from grpo_kit.metrics import SECONDS, rollout_metrics
 from grpo_kit.prepare import Prepared
-from grpo_kit.rewards import Reward
 from grpo_kit.run_dir import RunDir
-from grpo_kit.stats import is_flat
+from grpo_kit.scoring import LostScore
 
 if TYPE_CHECKING:
     from grpo_kit.trainer import Rollout
 
 
-SECONDS = "kit/seconds/"
+UNJUDGED_BATCHES = 3
+"""So many in a row without a single score end the run: it could go on for a night and learn nothing."""
+
+MOST_TEXT = 2000
+"""Characters of a text that an event keeps."""
 
 
 class Recorder(TrainerCallback):
@@ -30,9 +35,13 @@ class Recorder(TrainerCallback):
         self._step_started = time.perf_counter()
         self._step_s: list[float] = []
         self._first = True
+        self._step = 0
+        self._unjudged = 0
+        self._told: set[tuple[str, str]] = set()
 
     def on_rollout(self, rollout: "Rollout") -> None:
-        self._pending.append(rollout_metrics(rollout, self.prepared))
+        metrics = rollout_metrics(rollout, self.prepared)
+        self._pending.append(metrics)
         every = self.prepared.recipe.samples
         if every == "all" or rollout.step % every == 0 or rollout.step == 1:
             for sample in samples(rollout, self.prepared):
@@ -43,8 +52,28 @@ class Recorder(TrainerCallback):
             for line in example_lines(samples(rollout, self.prepared)[0]):
                 self.console.say(line)
             self.console.say(LOSS_NOTE)
+        self._unjudged = self._unjudged + 1 if metrics["kit/unscored_share"] == 1 else 0
+        if self._unjudged == UNJUDGED_BATCHES:
+            raise RewardError(f"no reward judged any completion of {UNJUDGED_BATCHES} batches: {_why(rollout)}")
+
+    def on_lost(self, lost: Sequence[LostScore]) -> None:
+        """Each score that was lost is an event with its text; the first of its kind is shown."""
+        for one in lost:
+            self.run.event(
+                "score lost", self._step, reward=one.label, fault=one.fault.kind, message=one.fault.what,
+                where=one.fault.where, question=one.row["prompt"][-1]["content"][:MOST_TEXT],
+                completion=one.completion[:MOST_TEXT],
+            )  # fmt: skip
+            if (one.label, one.fault.kind) not in self._told:
+                self._told.add((one.label, one.fault.kind))
+                at = f" ({one.fault.where})" if one.fault.where else ""
+                self.console.say(
+                    f"note       reward {one.label} judges nothing where this happens (counted, and written to "
+                    f"events.jsonl): {one.fault.what}{at}, completion {shorten(one.completion)}"
+                )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._step = state.global_step + 1
         self._step_started = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -72,41 +101,12 @@ class Recorder(TrainerCallback):
             )
 
 
-def rollout_metrics(rollout: "Rollout", prepared: Prepared) -> dict[str, float]:
-    """The kit's own metrics of one generation batch. Shares are of groups or of completions, between 0 and 1."""
-    goal, column = prepared.goal, prepared.rewards.index(prepared.goal)
-    scores = [_scored(rewards[column]) for rewards in rollout.rewards]
-    right = [goal.is_right(score) for score in scores]
-    wrong = [score is not None and not goal.is_right(score) for score in scores]
-    judged = sum(right) + sum(wrong)
-    totals = [total_reward(rewards, prepared.rewards) for rewards in rollout.rewards]
-    size = prepared.plan.num_generations
-    groups = [range(start, start + size) for start in range(0, len(totals), size)]
-    flat = [group for group in groups if is_flat([totals[i] for i in group])]
-    return {
-        "kit/accuracy": sum(right) / judged if judged else math.nan,
-        "kit/flat_group_share": len(flat) / len(groups),
-        "kit/all_right": sum(all(right[i] for i in group) for group in flat) / len(groups),
-        "kit/all_wrong": sum(all(wrong[i] for i in group) for group in flat) / len(groups),
-        "kit/truncated_share": fmean(prepared.chat.is_truncated(ids) for ids in rollout.completion_ids),
-        f"{SECONDS}generation": rollout.generation_s,
-        f"{SECONDS}rewards": rollout.rewards_s,
-    }
-
-
-def total_reward(rewards: list[float], given: list[Reward]) -> float:
-    """The weighted sum as TRL forms it: unscored rewards are left out; NaN where nothing was scored."""
-    scored = [value * reward.weight for value, reward in zip(rewards, given, strict=True) if not math.isnan(value)]
-    return sum(scored) if scored else math.nan
-
-
 def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
     """One record per completion, as `samples.jsonl` keeps it."""
     records = []
     for position, index in enumerate(rollout.rows):
         row, ids = prepared.data.rows[index], rollout.completion_ids[position]
         text = prepared.chat.decode(ids)
-        scores = zip(prepared.rewards, rollout.rewards[position], strict=True)
         records.append(
             {
                 "step": rollout.step,
@@ -115,7 +115,7 @@ def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
                 "completion": text,
                 "gold": row.get("answer"),
                 "answer_read": prepared.goal.read_answer(text),
-                "rewards": {reward.label: _scored(value) for reward, value in scores},
+                "rewards": {label: scores[position] for label, scores in rollout.scores.values.items()},
                 "advantage": rollout.advantages[position],
                 "tokens": len(ids),
                 "truncated": prepared.chat.is_truncated(ids),
@@ -124,8 +124,12 @@ def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
     return records
 
 
-def _scored(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _why(rollout: "Rollout") -> str:
+    """What kept the completions of a batch from being judged."""
+    if not rollout.scores.lost:
+        return "all rewards returned None for all of them"
+    lost = rollout.scores.lost[0]
+    return f"{lost.fault.what}, for example"
 
 
 def _json_number(value: Any) -> Any:

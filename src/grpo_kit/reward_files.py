@@ -2,20 +2,18 @@
 
 import ast
 import difflib
-import importlib.util
 import inspect
 import os
-import sys
 import textwrap
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from grpo_kit.errors import first_line
 from grpo_kit.recipe import Recipe, RewardSection
 from grpo_kit.recipe_file import is_file
-from grpo_kit.schema import first_line
+from grpo_kit.reward_call import import_file, place
 from grpo_kit.shipped import shipped
 
 
@@ -43,21 +41,22 @@ def find_reward(recipe: Recipe, label: str, section: RewardSection) -> Path:
     return found.resolve()
 
 
-def import_reward(recipe: Recipe, key: str, path: Path) -> ModuleType:
-    """Import one reward file under a name of its own, so that two of the same stem do not meet."""
-    name = f"grpo_kit_reward_{path.stem}_{abs(hash(path)):x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+def read_reward(recipe: Recipe, key: str, path: Path) -> bytes:
+    """The code of a reward file. Raises RecipeError."""
     try:
-        spec.loader.exec_module(module)
+        return path.read_bytes()
+    except OSError as error:
+        raise recipe.error(key, f"{path}: cannot be read ({error.strerror})") from None
+
+
+def import_reward(recipe: Recipe, key: str, path: Path, source: bytes) -> ModuleType:
+    """Import one reward file. Raises RecipeError that names the line at which it fails."""
+    try:
+        return import_file(path, source)
     except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else place(error, path)[1]
         what = f"{type(error).__name__}: {first_line(error)}"
         raise recipe.error(key, f"{path}:{line or 1}: cannot be imported ({what})") from None
-    return module
 
 
 def reward_function(recipe: Recipe, key: str, path: Path, module: ModuleType) -> Callable[..., Any]:
@@ -101,10 +100,3 @@ def reads_messages(function: Callable[..., Any]) -> bool:
         return '["content"]' in inspect.getsource(function).replace("'", '"')
     except OSError:
         return False
-
-
-def place(error: BaseException, path: Path) -> tuple[str, int]:
-    """File and line of the deepest frame in the reward file, or else of the deepest one."""
-    frames = traceback.extract_tb(error.__traceback__)
-    frame = next((frame for frame in reversed(frames) if frame.filename == str(path)), frames[-1])
-    return Path(frame.filename).name, frame.lineno or 0

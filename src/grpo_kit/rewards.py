@@ -1,13 +1,12 @@
-"""Check the contract of reward files before anything is trained, and score completions with them.
+"""A recipe's rewards: functions from files, with the options and weights that the recipe gives them.
 
 A reward is a file with a function of the file's name; see `docs/rewards.md`. Functions of the form
 `f(completion, ...)` score one completion, `f(completions, ...)` a batch; both always get plain text.
 """
 
-import difflib
 import inspect
 import math
-import sys
+import os
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,20 +15,23 @@ from types import SimpleNamespace
 from typing import Any
 
 from grpo_kit.answers import final_answer
-from grpo_kit.errors import RunError
+from grpo_kit.errors import first_line, shorten
 from grpo_kit.recipe import Recipe, RewardSection, validated
-from grpo_kit.reward_files import find_reward, import_reward, looked_up, place, reads_messages, reward_function
-from grpo_kit.schema import first_line, shorten
+from grpo_kit.reward_call import RewardCall, Score, score_batch, score_row
+from grpo_kit.reward_files import find_reward, import_reward, read_reward, reward_function
 from grpo_kit.stats import ROUNDING
+from grpo_kit.workers import shared_workers
 
 GIVEN = ("prompt", "completion_ids")
 """Available to every reward besides the data's columns: the last user message as text, and the completion's tokens."""
 
-UNAVAILABLE = ("trainer_state", "log_metric", "log_extra", "environments")
-"""What TRL gives to its reward functions and the kit does not."""
+TRAINER_GIVES = ("trainer_state", "log_metric", "log_extra")
+"""What TRL gives to its reward functions; here only to those that run in the training process."""
 
-CANNED = ("", "The answer is 42.", r"<think>6 x 7</think> So it is \boxed{42}.", "<answer>42</answer>")
-"""Completions on which every reward is tried before a run: it must return numbers for all of them."""
+UNAVAILABLE = ("environments",)
+
+TIME_LIMIT_S = 2.0
+"""For one completion, where the reward's file sets no other."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,23 @@ class Completions:
 
 @dataclass(frozen=True)
 class Reward:
-    """A reward function with the options and the weight that a recipe gives it."""
+    """A reward function with the options and the weight that a recipe gives it.
+
+    `only_if` is the label of a reward that must give full marks, else this one gives 0. `time_limit_s` is for a
+    completion, or for a whole batch of the batch form.
+    """
 
     label: str
     path: Path
+    source: bytes
     function: Callable[..., Any]
     weight: float
+    only_if: str | None
     options: dict[str, Any]
     full_marks: float
     batch_form: bool
+    in_process: bool
+    time_limit_s: float
     required: tuple[str, ...]
     optional: tuple[str, ...]
     takes_all: bool
@@ -74,72 +84,50 @@ class Reward:
         parameter = inspect.signature(self.function).parameters.get(name)
         return self.options.get(name, parameter.default if parameter is not None else None)
 
-    def score(self, batch: Completions) -> list[float | None]:
-        """One number per completion, None where the row cannot be judged. Raises RunError for anything else."""
-        names = self._columns(batch)
-        columns = {name: batch.column(name) for name in names}
+    def score(self, batch: Completions, **given: Any) -> list[Score]:
+        """For each completion a number, None where the row cannot be judged, or a Fault.
+
+        Runs in worker processes within the time limit, unless the file says IN_PROCESS; `given` is what the trainer
+        gives to those that do. Raises RunError where no worker can be started.
+        """
+        call = RewardCall(self.path, self.source, self.options, self.batch_form, os.getcwd())
+        columns = {name: batch.column(name) for name in self._columns(batch)}
+        own = {name: given[name] for name in self.asks_the_trainer()}
         if self.batch_form:
-            given = {name: list(values) for name, values in columns.items()}
-            result = self._call(0, completions=list(batch.texts), **given)
-            return self._numbers(result, batch.texts)
-        scores = []
-        for index, text in enumerate(batch.texts):
-            value = self._call(index, text, **{name: values[index] for name, values in columns.items()})
-            scores.append(self._number(value, text))
-        return scores
+            if self.in_process:
+                return score_batch(call, self.function, batch.texts, columns, **own)
+            [scores] = shared_workers().score(call, [(batch.texts, columns)], self.time_limit_s)
+            return scores if isinstance(scores, list) else [scores] * len(batch.texts)
+        rows = [(text, {name: columns[name][at] for name in columns}) for at, text in enumerate(batch.texts)]
+        if self.in_process:
+            return [score_row(call, self.function, text, row, **own) for text, row in rows]
+        return shared_workers().score(call, rows, self.time_limit_s)
+
+    def asks_the_trainer(self) -> list[str]:
+        """Of what the trainer gives, the names that the function takes."""
+        return [name for name in TRAINER_GIVES if self.in_process and name in (*self.required, *self.optional)]
 
     def available(self, columns: Sequence[str]) -> list[str]:
         """What the function may ask for by name, with data of these columns."""
-        return list(dict.fromkeys([*columns, *GIVEN, *(["prompts"] if self.batch_form else [])]))
+        more = ["prompts"] if self.batch_form else []
+        return list(dict.fromkeys([*columns, *GIVEN, *more, *(TRAINER_GIVES if self.in_process else ())]))
 
     def _columns(self, batch: Completions) -> list[str]:
-        available = self.available(list(batch.rows[0]))
+        available = [name for name in self.available(list(batch.rows[0])) if name not in TRAINER_GIVES]
         named = [name for name in (*self.required, *self.optional) if name in available]
         rest = [name for name in available if name != "prompt" or not self.batch_form] if self.takes_all else []
         return list(dict.fromkeys([*named, *rest]))
 
-    def _call(self, index: int, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self.function(*args, **kwargs, **self.options)
-        except (Exception, SystemExit) as error:
-            text = args[0] if args else kwargs["completions"]
-            name, line = place(error, self.path)
-            old_form = isinstance(error, TypeError | IndexError | KeyError) and reads_messages(self.function)
-            hint = '; completions and prompts are plain text: drop [0]["content"]' if old_form else ""
-            raise RunError(
-                f"{self.path}: {self.function.__name__} raised {type(error).__name__}: {first_line(error)} "
-                f"({name}:{line}, completion {index}: {shorten(text)}){hint}"
-            ) from error
 
-    def _numbers(self, result: Any, texts: Sequence[str]) -> list[float | None]:
-        """A batch-form result: a list, tuple, array or tensor of one number each; (n, 1) is flattened."""
-        values = _plain(result)
-        if not isinstance(values, list | tuple) or len(values) != len(texts):
-            got = f"{len(values)} values" if isinstance(values, list | tuple) else type(result).__name__
-            raise RunError(
-                f"{self.path}: {self.function.__name__} returned {got} ({shorten(result)}) for {len(texts)} "
-                f"completions; return a list of {len(texts)} numbers"
-            )
-        if values is not result and all(isinstance(value, list) and len(value) == 1 for value in values):
-            values = [value[0] for value in values]
-        return [self._number(value, text) for value, text in zip(values, texts, strict=True)]
+def outside_training(step: int = 0) -> dict[str, Any]:
+    """What rewards in the training process are given where nothing is trained: a state of this step, deaf loggers."""
+    from transformers import TrainerState
 
-    def _number(self, value: Any, text: str) -> float | None:
-        plain = _plain(value)
-        value = plain[0] if plain is not value and isinstance(plain, list) and len(plain) == 1 else plain
-        if value is None:
-            return None
-        if not isinstance(value, bool | int | float) or not abs(value) <= sys.float_info.max:
-            raise RunError(
-                f"{self.path}: {self.function.__name__} returned {shorten(value)} ({type(value).__name__}) for the "
-                f"completion {shorten(text)}; return a finite number, or None for a row that cannot be judged"
-            )
-        return float(value)
+    return {"trainer_state": TrainerState(global_step=step), "log_metric": _deaf, "log_extra": _deaf}
 
 
-def _plain(value: Any) -> Any:
-    """What numpy, torch or pandas made as Python's own lists and numbers; all else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
+def _deaf(name: str, value: Any) -> None:
+    """Takes what a reward logs and does nothing with it."""
 
 
 def load_rewards(recipe: Recipe) -> list[Reward]:
@@ -147,42 +135,11 @@ def load_rewards(recipe: Recipe) -> list[Reward]:
     return [_load(recipe, label, section) for label, section in recipe.rewards.items()]
 
 
-def check_rewards(recipe: Recipe, rewards: list[Reward], columns: tuple[str, ...], row: dict[str, Any] | None) -> None:
-    """Do the columns that the rewards need exist, and do they return numbers on canned completions of one row?"""
-    for reward in rewards:
-        for name in reward.required:
-            if name not in reward.available(columns):
-                raise recipe.error(f"rewards.{reward.label}", _missing_column(name, columns))
-        for name in looked_up(reward.function):
-            if name not in (*reward.available(columns), *UNAVAILABLE):
-                hint = f"; a column that may be missing needs a default: .get({name!r}, None)"
-                raise recipe.error(f"rewards.{reward.label}", _missing_column(name, columns) + hint)
-        if row is not None:
-            try:
-                reward.score(Completions(list(CANNED), [[0] * len(text) for text in CANNED], [row] * len(CANNED)))
-            except RunError as error:
-                raise recipe.error(f"rewards.{reward.label}", f"{error}") from error.__cause__
-
-
-def _missing_column(name: str, columns: tuple[str, ...]) -> str:
-    if name in UNAVAILABLE:
-        return f"needs {name}, which rewards are not given here; remove the parameter"
-    near = difflib.get_close_matches(name, columns, n=1, cutoff=0.4) or _same_meaning(name, columns)
-    hint = f"; write {name}: '{{{near[0]}}}' in the dataset section" if near and name == "answer" else ""
-    hint = hint or (f"; did you mean {near[0]!r}?" if near else "")
-    have = ", ".join(column for column in columns if column != "prompt")
-    return f"needs the column {name!r}, but the data has {have or 'none'}{hint}"
-
-
-def _same_meaning(name: str, columns: tuple[str, ...]) -> list[str]:
-    gold = ("answer", "solution", "target", "ground_truth", "label", "response", "output")
-    return [column for column in gold if name in gold and column in columns]
-
-
 def _load(recipe: Recipe, label: str, section: RewardSection) -> Reward:
     path = find_reward(recipe, label, section)
     key = f"rewards.{label}"
-    module = import_reward(recipe, key, path)
+    source = read_reward(recipe, key, path)
+    module = import_reward(recipe, key, path, source)
     function = reward_function(recipe, key, path, module)
     parameters = list(inspect.signature(function).parameters.values())
     named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)}
@@ -195,14 +152,24 @@ def _load(recipe: Recipe, label: str, section: RewardSection) -> Reward:
     full_marks = getattr(module, "FULL_MARKS", 1.0)
     if not isinstance(full_marks, int | float) or not math.isfinite(full_marks):
         raise recipe.error(key, f"{path}: FULL_MARKS is {shorten(full_marks)}; write the number that a right row earns")
+    limit = getattr(module, "TIME_LIMIT_S", TIME_LIMIT_S)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
+        raise recipe.error(key, f"{path}: TIME_LIMIT_S is {shorten(limit)}; write seconds above 0, for one completion")
+    in_process = getattr(module, "IN_PROCESS", False)
+    if not isinstance(in_process, bool):
+        raise recipe.error(key, f"{path}: IN_PROCESS is {shorten(in_process)}; write True or False")
     return Reward(
         label=label,
         path=path,
+        source=source,
         function=function,
         weight=section.weight,
+        only_if=section.only_if,
         options=_options(recipe, key, section, function),
         full_marks=float(full_marks),
         batch_form=batch_form,
+        in_process=in_process,
+        time_limit_s=float(limit),
         required=tuple(p.name for p in columns if p.default is p.empty),
         optional=tuple(p.name for p in columns if p.default is not p.empty),
         takes_all=any(p.kind is p.VAR_KEYWORD for p in parameters),
@@ -224,19 +191,3 @@ def _options(recipe: Recipe, key: str, section: RewardSection, function: Callabl
     if missing:
         raise recipe.error(key, f"needs the option {missing[0]}; write {key}: {{{missing[0]}: ...}}")
     return options
-
-
-class TrlReward:
-    """A `Reward` in the form that GRPOTrainer calls: it is given TRL's tokens and the indices of the data rows.
-
-    Text is decoded from the tokens, so that it is the same on chat and on plain prompts and keeps tags that are
-    special tokens; what the chat template opened (`<think>`) is put back in front.
-    """
-
-    def __init__(self, reward: Reward, rows: list[dict[str, Any]], decode: Callable[[list[int]], str]):
-        self.__name__ = reward.label  # TRL's name of the metric
-        self.reward, self.rows, self.decode = reward, rows, decode
-
-    def __call__(self, completion_ids: list[list[int]], row: list[int], **_: Any) -> list[float | None]:
-        texts = [self.decode(ids) for ids in completion_ids]
-        return self.reward.score(Completions(texts, completion_ids, [self.rows[index] for index in row]))

@@ -142,7 +142,7 @@ def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
     if Path(prepared.model_path).is_dir() and not recipe.model.startswith("builtin:"):
         tree["model"] = prepared.model_path
     tree["rewards"] = {
-        label: {"weight": section.weight, **({"file": section.file} if section.file else {}), **section.options}
+        label: {**section.model_dump(exclude={"options"}, exclude_none=True), **section.options}
         for label, section in recipe.rewards.items()
     }
     return {**tree, "name": recipe.run_name, "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe}}

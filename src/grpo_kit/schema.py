@@ -3,7 +3,7 @@
 import difflib
 import enum
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -15,6 +15,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+
+from grpo_kit.errors import shorten
 
 MANY = 12
 """More legal values than this are not listed in a message."""
@@ -107,23 +109,3 @@ def _wanted(finding: Mapping[str, Any]) -> str:
         finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ").removeprefix("String should ")
     )
     return f"a number {wanted}" if wanted.startswith(("greater", "less")) else str(wanted)
-
-
-def shorten(value: Any, width: int = 60) -> str:
-    """`repr` cut to a readable length."""
-    text = _said(repr, value)
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def first_line(error: BaseException, width: int = 300) -> str:
-    """What an exception says, in one line of a readable length."""
-    text = (_said(str, error).strip() or type(error).__name__).splitlines()[0]
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _said(how: Callable[[Any], str], value: Any) -> str:
-    """`how(value)`, which runs code of a reward file where the value comes from there."""
-    try:
-        return how(value)
-    except Exception as error:
-        return f"<{type(value).__name__} whose text raises {type(error).__name__}>"

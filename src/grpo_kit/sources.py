@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, first_line, shorten
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.recipe_file import is_file
-from grpo_kit.schema import first_line, shorten
 
 Row = dict[str, Any]
 

@@ -55,9 +55,9 @@ def rows_that_would_tell(gain: float, interval: tuple[float, float], rows: int) 
     return max(math.ceil(rows * (half / abs(gain)) ** 2), rows) + 1 if gain else None
 
 
-def is_flat(rewards: Sequence[float]) -> bool:
-    """Is a group's reward the same for every completion, up to rounding? NaN (unscored) entries do not count."""
-    scored = [reward for reward in rewards if not math.isnan(reward)]
+def is_flat(rewards: Sequence[float | None]) -> bool:
+    """Is a group's reward the same for every completion, up to rounding? None (unscored) entries do not count."""
+    scored = [reward for reward in rewards if reward is not None]
     if len(scored) < 2:
         return True
     return max(scored) - min(scored) <= ROUNDING * max(1.0, max(abs(reward) for reward in scored))

@@ -4,7 +4,7 @@ import copy
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -13,15 +13,16 @@ from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
 from grpo_kit.console import Console, closing_lines, evaluation_lines, plan_lines
-from grpo_kit.errors import RunError
+from grpo_kit.errors import RewardError, RunError
 from grpo_kit.evaluate import Evaluation, evaluate
 from grpo_kit.model import load_model, save_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import Recorder
-from grpo_kit.rewards import TrlReward
 from grpo_kit.run_dir import RunDir
+from grpo_kit.scoring import RolloutJudge, Scorer
 from grpo_kit.summary import summarise
 from grpo_kit.trainer import ObservedTrainer
+from grpo_kit.workers import shared_workers
 
 
 def train(prepared: Prepared, *, resume: bool = False, console: Console | None = None) -> dict[str, Any]:
@@ -36,11 +37,12 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         console.say(line)
 
     clock = Clock(run)
-    with listen_for_stop() as stop, failures_recorded(run, clock, stop):
+    with listen_for_stop() as stop, failures_recorded(run, clock, stop), closing(shared_workers()):
         recorder = Recorder(prepared, run, console)
-        measure = HeldOut(prepared, run, console, stop)
+        scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip", recorder.on_lost)
+        measure = HeldOut(prepared, scorer, run, console, stop)
         done = step_of(checkpoint) if checkpoint else 0
-        trainer = build_trainer(prepared, run, recorder, [measure, recorder, Stopper(stop)], done)
+        trainer = build_trainer(prepared, scorer, run, recorder, [measure, recorder, Stopper(stop)], done)
         model = trainer.accelerator.unwrap_model(trainer.model)
         untouched = weights_fingerprint(model)
 
@@ -49,7 +51,8 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
         elif not stop:
             console.start_progress("training", prepared.plan.steps, done)
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            with state_saved_on_reward_error(trainer):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
             console.stop_progress()
         steps = trainer.state.global_step
         after = measure(model, steps)
@@ -65,7 +68,12 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
 
 
 def build_trainer(
-    prepared: Prepared, run: RunDir, recorder: Recorder, callbacks: list[TrainerCallback], steps_done: int = 0
+    prepared: Prepared,
+    scorer: Scorer,
+    run: RunDir,
+    recorder: Recorder,
+    callbacks: list[TrainerCallback],
+    steps_done: int = 0,
 ) -> ObservedTrainer:
     """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
     rows = prepared.data.rows
@@ -76,13 +84,13 @@ def build_trainer(
     trainer = ObservedTrainer(
         model=model,
         args=args,
-        reward_funcs=[TrlReward(reward, rows, prepared.chat.decode) for reward in prepared.rewards],
         train_dataset=Dataset.from_dict(
             {"prompt": [prepared.chat.prompt(row["prompt"]) for row in rows], "row": list(range(len(rows)))}
         ),
         processing_class=prepared.chat.tokenizer,
         peft_config=prepared.lora,
         callbacks=callbacks,
+        judge=RolloutJudge(scorer, rows, prepared.chat.decode),
         on_rollout=recorder.on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,
     )
@@ -94,8 +102,8 @@ def build_trainer(
 class HeldOut(TrainerCallback):
     """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`."""
 
-    def __init__(self, prepared: Prepared, run: RunDir, console: Console, stop: StopRequest):
-        self.prepared, self.run, self.console, self.stop = prepared, run, console, stop
+    def __init__(self, prepared: Prepared, scorer: Scorer, run: RunDir, console: Console, stop: StopRequest):
+        self.prepared, self.scorer, self.run, self.console, self.stop = prepared, scorer, run, console, stop
 
     def __call__(self, model: Any, step: int) -> Evaluation | None:
         """Measure, or read the measurement that an interrupted run already made at this step."""
@@ -106,7 +114,14 @@ class HeldOut(TrainerCallback):
             if record["step"] == step:
                 return Evaluation(**record)
         self.console.start_progress(f"held-out after step {step}", len(data.rows))
-        evaluation = evaluate(self.prepared, model, step, go_on=lambda: not self.stop, progress=self.console.progress)
+        evaluation = evaluate(
+            self.prepared,
+            model,
+            step,
+            scorer=self.scorer,
+            go_on=lambda: not self.stop,
+            progress=self.console.progress,
+        )
         self.console.stop_progress()
         if evaluation is not None:
             self.run.append("eval.jsonl", evaluation.record())
@@ -166,6 +181,17 @@ def failures_recorded(run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[
         if isinstance(error, torch.OutOfMemoryError):
             raise RunError(OUT_OF_MEMORY) from error
         raise
+
+
+@contextmanager
+def state_saved_on_reward_error(trainer: ObservedTrainer) -> Iterator[None]:
+    """A reward that fails costs no finished step: they are saved, and the error says how to go on."""
+    try:
+        yield
+    except RewardError as error:
+        checkpoint = trainer.save_last_state()
+        saved = f"; {trainer.state.global_step} steps are saved: mend it and go on with --resume" if checkpoint else ""
+        raise RewardError(f"step {trainer.state.global_step + 1}: {error}{saved}", error.details) from None
 
 
 def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:

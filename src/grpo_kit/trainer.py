@@ -1,31 +1,53 @@
 """GRPOTrainer, observed: every scored generation batch is handed on. The only module that touches its privates."""
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from transformers import TrainerState
+from transformers import TrainerCallback, TrainerState
 from trl import GRPOTrainer
+
+from grpo_kit.scoring import RolloutJudge, Scores
 
 
 @dataclass(frozen=True)
 class Rollout:
     """One scored generation batch, in groups of `num_generations` consecutive completions.
 
-    `rewards` is (B, R): one column per reward in the recipe's order, NaN where a reward judged nothing;
-    `advantages` is (B,); `rows` are indices of data rows; times are seconds.
+    `scores` and `advantages` have one entry per completion; `rows` are indices of data rows; times are seconds.
     """
 
     step: int
     rows: list[int]
     completion_ids: list[list[int]]
-    rewards: list[list[float]]
+    scores: Scores
     advantages: list[float]
     generation_s: float
     rewards_s: float
+
+
+class RandomStreams(TrainerCallback):
+    """The states of all global random streams as they were after the last step."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.on_step_end(args, state, control)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
+        self._states = random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
+
+    def restore(self) -> None:
+        python, numpy, torch_cpu, cuda = self._states
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(torch_cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
 
 
 class ObservedTrainer(GRPOTrainer):
@@ -36,9 +58,13 @@ class ObservedTrainer(GRPOTrainer):
     of the first epoch, because the sampler's generator starts anew.
     """
 
-    def __init__(self, *args: Any, on_rollout: Callable[[Rollout], None], epochs_done: int = 0, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._on_rollout, self._epochs_done = on_rollout, epochs_done
+    def __init__(
+        self, *, judge: RolloutJudge, on_rollout: Callable[[Rollout], None], epochs_done: int = 0, **kwargs: Any
+    ):
+        super().__init__(reward_funcs=[*judge.trl_rewards()], **kwargs)
+        self._judge, self._on_rollout, self._epochs_done = judge, on_rollout, epochs_done
+        self._random_after_step = RandomStreams()
+        self.add_callback(self._random_after_step)
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         sampler: Any = super()._get_train_sampler(dataset)
@@ -50,6 +76,19 @@ class ObservedTrainer(GRPOTrainer):
         """Weights and state of a checkpoint without a further step, which resuming a finished training would take."""
         self._load_from_checkpoint(str(checkpoint))
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+
+    def save_last_state(self) -> Path | None:
+        """A checkpoint of the last finished step, from within the next one; None where no step is finished.
+
+        The random streams are saved as they were then, so that going on repeats what was interrupted.
+        """
+        if not self.state.global_step:
+            return None
+        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        if not checkpoint.is_dir():
+            self._random_after_step.restore()
+            self._save_checkpoint(self.model, trial=None)
+        return checkpoint
 
     def _generate(self, prompts: list[Any]) -> Any:
         started = time.perf_counter()
@@ -63,7 +102,6 @@ class ObservedTrainer(GRPOTrainer):
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards_s = time.perf_counter() - started
         self._completion_ids = [list(ids) for ids in completion_ids_list]
-        self._rewards_per_func = rewards_per_func  # (B, R)
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,7 +111,7 @@ class ObservedTrainer(GRPOTrainer):
                 step=self.state.global_step + 1,
                 rows=[int(row["row"]) for row in inputs],
                 completion_ids=self._completion_ids,
-                rewards=self._rewards_per_func.tolist(),
+                scores=self._judge.newest(),
                 advantages=output["advantages"].tolist(),
                 generation_s=self._generation_s,
                 rewards_s=self._rewards_s,

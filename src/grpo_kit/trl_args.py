@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grpo_kit.device import Device
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, first_line
 from grpo_kit.recipe import Recipe, unknown_key, validated
-from grpo_kit.schema import first_line
 from grpo_kit.trl_rules import LEGAL, set_elsewhere, wrong_value
 
 if TYPE_CHECKING:
