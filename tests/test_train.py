@@ -73,7 +73,8 @@ def test_a_constant_reward_is_a_failed_run_that_says_why():
     Path("rewards").mkdir()
     Path("rewards/nice.py").write_text('"""Always."""\n\ndef nice(completion):\n    return 1.0\n')
     assert run("sums.yaml", "rewards={nice: 1.0}") == 1
-    assert "100% of groups were flat (100% all right, 0% all wrong)" in summary("sums")["reason"]
+    assert "every group is flat in every step" in summary("sums")["reason"]
+    assert "nice gives always full marks" in summary("sums")["reason"]
 
 
 def test_the_run_directory_repeats_the_run():

@@ -3,12 +3,14 @@
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
 from grpo_kit.console import LOSS_NOTE, Console, example_lines, step_line
+from grpo_kit.diagnose import Facts, diagnose
 from grpo_kit.errors import RewardError, RunError, shorten
 from grpo_kit.metrics import SECONDS, rollout_metrics
 from grpo_kit.prepare import Prepared
@@ -38,6 +40,9 @@ class Recorder(TrainerCallback):
         self._step = 0
         self._unjudged = 0
         self._told: set[tuple[str, str]] = set()
+        self._history = list(run.lines("metrics.jsonl"))
+        self._facts = facts_of(prepared)
+        self._found: set[str] = set()
 
     def on_rollout(self, rollout: "Rollout") -> None:
         metrics = rollout_metrics(rollout, self.prepared)
@@ -55,6 +60,15 @@ class Recorder(TrainerCallback):
         self._unjudged = self._unjudged + 1 if metrics["kit/unscored_share"] == 1 else 0
         if self._unjudged == UNJUDGED_BATCHES:
             raise RewardError(f"no reward judged any completion of {UNJUDGED_BATCHES} batches: {_why(rollout)}")
+
+    def _tell_findings(self) -> None:
+        """Each finding is said once, and again only after it had gone away."""
+        found = diagnose(self._history, self._facts)
+        for finding in found:
+            if finding.name not in self._found:
+                self.console.say(f"finding    {finding.name}: {finding.describe()}")
+                self.run.event("finding", self._history[-1]["step"], **asdict(finding))
+        self._found = {finding.name for finding in found}
 
     def on_lost(self, lost: Sequence[LostScore]) -> None:
         """Each score that was lost is an event with its text; the first of its kind is shown."""
@@ -91,14 +105,23 @@ class Recorder(TrainerCallback):
             total = fmean(step_s)
             spent = sum(metrics.get(f"{SECONDS}{part}", 0.0) for part in ("generation", "rewards"))
             metrics |= {f"{SECONDS}step": total, f"{SECONDS}update": max(total - spent, 0.0)}
-        self.run.append("metrics.jsonl", {key: _json_number(value) for key, value in metrics.items()})
+        record = {key: _json_number(value) for key, value in metrics.items()}
+        self.run.append("metrics.jsonl", record)
         self.console.say(step_line(metrics, state.max_steps))
+        self._history.append(record)
+        self._tell_findings()
         overflow_is_normal = args.fp16  # its loss scaling grows until a step overflows, and skips that step
         if not overflow_is_normal and not math.isfinite(float(logs.get("grad_norm", 0.0))):
             raise RunError(
                 f"step {state.global_step}: the gradient norm is {logs['grad_norm']}, so the weights are lost; "
                 "lower grpo.learning_rate"
             )
+
+
+def facts_of(prepared: Prepared) -> Facts:
+    """What the diagnosis needs to know of a run besides its metrics."""
+    counted = {reward.label: reward.full_marks for reward in prepared.rewards if reward.weight}
+    return Facts(prepared.plan.max_completion_length, counted)
 
 
 def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from grpo_kit.recipe import Recipe, RewardSection, validated
 from grpo_kit.reward_call import RewardCall, Score, score_batch, score_row
 from grpo_kit.reward_files import find_reward, import_reward, read_reward, reward_function
 from grpo_kit.stats import ROUNDING
-from grpo_kit.workers import shared_workers
+from grpo_kit.workers import Workers, shared_workers
 
 GIVEN = ("prompt", "completion_ids")
 """Available to every reward besides the data's columns: the last user message as text, and the completion's tokens."""
@@ -84,24 +84,24 @@ class Reward:
         parameter = inspect.signature(self.function).parameters.get(name)
         return self.options.get(name, parameter.default if parameter is not None else None)
 
-    def score(self, batch: Completions, **given: Any) -> list[Score]:
+    def score(self, batch: Completions, workers: Workers | None = None, **given: Any) -> list[Score]:
         """For each completion a number, None where the row cannot be judged, or a Fault.
 
-        Runs in worker processes within the time limit, unless the file says IN_PROCESS; `given` is what the trainer
-        gives to those that do. Raises RunError where no worker can be started.
+        Runs in worker processes (the shared ones, unless others are named) within the time limit, unless the file says
+        IN_PROCESS; `given` is what the trainer gives to those that do. Raises RunError where no worker can be started.
         """
         call = RewardCall(self.path, self.source, self.options, self.batch_form, os.getcwd())
         columns = {name: batch.column(name) for name in self._columns(batch)}
         own = {name: given[name] for name in self.asks_the_trainer()}
         if self.batch_form:
             if self.in_process:
-                return score_batch(call, self.function, batch.texts, columns, **own)
-            [scores] = shared_workers().score(call, [(batch.texts, columns)], self.time_limit_s)
+                return score_batch(call, self.function, batch.texts, {**columns, **own})
+            [scores] = (workers or shared_workers()).score(call, [(batch.texts, columns)], self.time_limit_s)
             return scores if isinstance(scores, list) else [scores] * len(batch.texts)
         rows = [(text, {name: columns[name][at] for name in columns}) for at, text in enumerate(batch.texts)]
         if self.in_process:
-            return [score_row(call, self.function, text, row, **own) for text, row in rows]
-        return shared_workers().score(call, rows, self.time_limit_s)
+            return [score_row(call, self.function, text, {**row, **own}) for text, row in rows]
+        return (workers or shared_workers()).score(call, rows, self.time_limit_s)
 
     def asks_the_trainer(self) -> list[str]:
         """Of what the trainer gives, the names that the function takes."""

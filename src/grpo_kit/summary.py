@@ -3,15 +3,18 @@
 import resource
 import signal
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
 import torch
 
 from grpo_kit.checkpoint import StopRequest
+from grpo_kit.diagnose import Finding, diagnose
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
 from grpo_kit.prepare import Prepared
+from grpo_kit.record import facts_of
 from grpo_kit.run_dir import RunDir
 
 
@@ -30,10 +33,12 @@ def summarise(
     `moved`: does any trainable weight differ from what it was before the first step?
     """
     metrics = list(run.lines("metrics.jsonl"))
+    found = diagnose(metrics, facts_of(prepared))
     verdict = judge_gain(before, after)
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
-    if status == "done" and not moved:
-        status, reason = "failed", why_nothing_moved(prepared, metrics, steps)
+    flat = metrics and all(m.get("kit/flat_group_share", 1) == 1 for m in metrics)
+    if status == "done" and (not moved or flat):
+        status, reason = "failed", why_nothing_moved(prepared, metrics, steps, found)
         verdict = replace(verdict, word="not learned", rows_needed=None)
     tenth = max(len(metrics) // 10, 1)
     tokens = [float(m["num_tokens"]) for m in metrics if m.get("num_tokens")]
@@ -52,7 +57,7 @@ def summarise(
         "flat_group_share": mean_of(metrics, "kit/flat_group_share"),
         "tokens_per_s": round(max(tokens) / seconds, 1) if tokens and seconds else None,
         "peak_memory_gb": round(peak_memory_gb(), 2),
-        "diagnoses": [],
+        "diagnoses": [asdict(finding) for finding in found],
     }
 
 
@@ -62,8 +67,10 @@ def gain_record(verdict: Verdict) -> dict[str, Any] | None:
     return {"value": verdict.gain, "ci95": verdict.ci95, "rows_needed": verdict.rows_needed}
 
 
-def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]], steps: int) -> str:
-    """The reason why no weight moved, from what is certain to what is likely."""
+def why_nothing_moved(
+    prepared: Prepared, metrics: list[dict[str, Any]], steps: int, found: Sequence[Finding] = ()
+) -> str:
+    """The reason why no weight moved, or none for a reason, from what is certain to what is likely."""
     warmup = prepared.args.warmup_steps
     if not steps:
         return "no weight moved: no step was taken"
@@ -73,6 +80,9 @@ def why_nothing_moved(prepared: Prepared, metrics: list[dict[str, Any]], steps: 
         return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
     if metrics and not any(m.get("reward") is not None for m in metrics):
         return "no weight moved: no reward judged any completion (all returned None)"
+    flat = next((finding for finding in found if finding.name == "no gradient"), None)
+    if flat is not None and flat.since == metrics[0]["step"]:
+        return f"nothing could be learned: {flat.evidence} in every step, {flat.cause}"
     if metrics and not any(m.get("grad_norm") for m in metrics):
         flat, right, wrong = (
             mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")

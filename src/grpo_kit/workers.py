@@ -6,6 +6,7 @@ ends a worker whose row is overdue: that row is lost, its neighbours are scored 
 """
 
 import ctypes
+import math
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,7 @@ from functools import cache
 from itertools import cycle
 from typing import Any
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import CONSTS, ProcessExpired, ProcessPool
 
 from grpo_kit.errors import RunError
 from grpo_kit.reward_call import Fault, RewardCall, enter, import_file, score_batch, score_row
@@ -49,6 +50,9 @@ CANNOT_START = (
     "the processes that run rewards end as soon as they start; where a script of your own calls train(), let it do so "
     'under `if __name__ == "__main__":`, for they import it'
 )
+
+CONSTS.term_timeout = 0.2
+"""Seconds that a worker has to follow SIGTERM before pebble kills it; no other can hand back its results meanwhile."""
 
 SLOTS = 64
 """More than there can be tasks in flight, so that one that is being ended never writes into its successor's slot."""
@@ -80,7 +84,7 @@ class Workers:
                     task = _Task(next(self._slots), pieces, time.monotonic())
                     running[self._start(call, [work[at] for at in pieces], task.slot)] = task
                 patience = min(self._due(task, limit_s) for task in running.values()) - time.monotonic()
-                finished, _ = wait(running, max(patience, 0.0), FIRST_COMPLETED)
+                finished, _ = wait(running, min(max(patience, 0.0), limit_s), FIRST_COMPLETED)
                 for future in finished or [f for f, task in running.items() if self._is_overdue(task, limit_s)]:
                     task = running.pop(future)
                     done = self._collect(call, future, task, limit_s)
@@ -214,6 +218,7 @@ def _work(call: RewardCall, work: list[Any], slot: int) -> list[Any]:
         done.append(score(call, function, text, columns))
         if time.monotonic() > began + HAND_BACK_S:
             break
+    _progress[2 * slot + 1] = math.inf  # handing it back is on no row's account
     return done
 
 
