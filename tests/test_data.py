@@ -355,8 +355,9 @@ def test_gold_answers_of_every_kind(cli):
     # 2 of 8 are 25 %, above 5 %
     assert cli.refuses(recipe=with_data("d.jsonl")) == (
         "r.yaml:2: dataset.answer: 2 of 8 rows of d.jsonl have no usable gold answer (row 4: ''; row 5: None); "
-        "mend the data or the answer_pattern"
+        "mend the data or the answer_pattern, or allow it with max_unusable: 0.25"
     )
+    assert "d.jsonl, 6 rows" in cli.passes("dataset.max_unusable=0.25", recipe=with_data("d.jsonl"))
     write_rows("d.jsonl", [{"question": f"q{i}", "answer": gold} for i, gold in enumerate([*golds, *[1] * 32])])
     shown = cli.passes(recipe=with_data("d.jsonl"))  # 2 of 40 are 5 %
     assert "d.jsonl, 38 rows" in shown

@@ -16,13 +16,15 @@ from whole_run import RECIPE, lines, run, same_weights, summary
 pytestmark = pytest.mark.slow
 
 SO_FAR = """
-from pathlib import Path
+import fcntl
 
 def so_far():
     '''Completions that were scored before this one, counted in a file, for workers share nothing else.'''
-    with Path("calls").open("ab") as calls:
+    with open("calls", "ab") as calls:
+        fcntl.flock(calls, fcntl.LOCK_EX)
         calls.write(b".")
-    return Path("calls").stat().st_size - 1
+        calls.flush()
+        return calls.tell() - 1
 """
 
 CALLS_BEFORE_STEP_3 = 4 + 2 * 16
@@ -36,7 +38,7 @@ def recipe(own_folder):
 
 
 def write_reward(body: str, head: str = "", name: str = "mine") -> None:
-    text = f'"""A reward."""\n{head}{SO_FAR}\n\ndef {name}(completion, answer, **columns):\n    {body}\n'
+    text = f'"""A reward."""\n{head}{SO_FAR}\n\ndef {name}(completion, prompt, **columns):\n    {body}\n'
     Path(f"rewards/{name}.py").write_text(text, encoding="utf-8")
 
 
@@ -44,7 +46,8 @@ def started(*arguments: str) -> int:
     return run("sums.yaml", "rewards={mine: 1.0}", "eval_dataset=null", *arguments)
 
 
-GOOD = "return float(answer in completion) + len(completion) / 100"
+GOOD = "return float(len(completion) % 3) + len(completion) / 100"
+"""Looks at no gold answer, so that the gold scan, which would count too, leaves it alone."""
 
 
 @pytest.mark.parametrize(
@@ -108,14 +111,13 @@ def test_skip_loses_the_row_and_goes_on(capsys):
     assert shown.count("reward mine judges nothing where this happens") == 1  # said once, written each time
 
 
-@pytest.mark.parametrize("policy", ["raise", "skip"])
 @pytest.mark.parametrize(
-    ("bad", "fault"),
+    ("bad", "fault", "policy"),
     [
-        ("while True: pass", "timeout"),
-        ("9 ** 9 ** 9", "timeout"),
-        ("import os; os._exit(1)", "died"),
-        ("bytearray(100 * 2**30)", "memory"),
+        ("while True: pass", "timeout", "raise"),
+        ("9 ** 9 ** 9", "timeout", "skip"),
+        ("import os; os._exit(1)", "died", "raise"),
+        ("bytearray(100 * 2**30)", "memory", "raise"),
     ],
 )
 def test_what_hangs_or_dies_costs_its_row_and_leaves_no_process(bad, fault, policy):
@@ -151,7 +153,10 @@ def test_two_batches_without_a_score_do_not(capsys):
 CONSTANT = [
     ("return 1.0", "mine gives always full marks"),
     ("return 0.0", "mine is always zero"),
-    ("return float(int(answer) % 7)", "mine is equal inside every group, though it differs between groups"),
+    (
+        "return float(int(prompt.split('+')[1].rstrip('?')) % 7)",
+        "mine is equal inside every group, though it differs between groups",
+    ),
     ("return 0.5 + 1e-7 * (so_far() % 4)", "mine is numerically flat: 0.5, give or take 1e-07, which is rounding"),
 ]
 
@@ -168,14 +173,14 @@ def test_a_reward_without_a_difference_is_named_while_the_run_goes_on_and_at_its
     assert shown.index(finding) < shown.index("step 4/4")
     failed = summary("sums")
     assert failed["status"] == "failed"
-    assert failed["reason"].startswith(f"nothing could be learned: every group is flat in every step, no completion is")
+    assert failed["reason"].startswith("nothing could be learned: every group is flat in every step, no completion is")
     assert said in failed["reason"]
     assert [found["name"] for found in failed["diagnoses"]] == ["no gradient"]
 
 
 def test_what_is_logged_of_each_reward():
     write_reward(GOOD)
-    write_reward("return float(answer in completion)", name="gated")
+    write_reward("return float(len(completion) > 3)", name="gated")
     gate = "rewards={accuracy: 1.0, mine: 0.1, gated: {weight: 0.5, only_if: accuracy}}"
     assert run("sums.yaml", gate, "eval_dataset=null") in (0, 1)
     for metrics in lines("sums", "metrics.jsonl"):

@@ -173,10 +173,11 @@ IN_PROCESS = True
 calls = 0
 
 
-def judge(completion, answer):
+def judge(completion, prompt):
     global calls
     calls += 1
-    return None if calls <= {down} else float(answer in completion)
+    one, other = prompt.removeprefix("What is ").rstrip("?").split("+")
+    return None if calls <= {down} else float(str(int(one) + int(other)) in completion)
 """
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_kit import __version__
+from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(rewards_app, name="rewards")
 
 
 @app.callback(invoke_without_command=True)

@@ -112,6 +112,7 @@ def plan_lines(prepared: "Prepared") -> list[str]:
         f"(median) to {plan.prompt_tokens_max}",
         f"held-out   {held_out}",
         *(f"reward     {r.label} x {r.weight:g}  {r.path}" for r in prepared.rewards),
+        *([f"gold       {prepared.gold.describe()}"] if prepared.gold else []),
         f"plan       {plan.steps} steps ({plan.epochs:.2g} epochs) of {plan.prompts_per_step:g} prompts x "
         f"{args.num_generations} = {plan.completions_per_step} completions, up to {args.max_completion_length} tokens",
         f"memory     {plan.memory.describe()}; disk up to {max(plan.disk_gb, 0.1):.1f} GB",

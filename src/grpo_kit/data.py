@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import math
 import random
 import re
 from collections.abc import Iterator
@@ -38,10 +39,6 @@ _WRITTEN_OUT = re.compile(r"\s*\[\s*\{\s*[\"'](?:role|from|content|value)[\"']")
 
 ROLES = {"human": "user", "gpt": "assistant", "user": "user", "assistant": "assistant", "system": "system"}
 
-UNUSABLE_SHARE = 0.05
-"""More rows than this without a usable gold answer are an error; fewer are left out and said."""
-
-
 SHOWN = 5
 """Of the rows that were left out, so many are named."""
 
@@ -69,6 +66,11 @@ class Data:
         return {"data": self.label, "rows": len(self.rows), "scanned": self.scanned, "sha256": digest.hexdigest()}
 
 
+def rounded_up(share: float) -> float:
+    """To two digits, so that the value as written is enough."""
+    return math.ceil(share * 100) / 100
+
+
 def load_data(recipe: Recipe, section: DatasetSection, key: str) -> Data:
     """Read, check and convert the rows of one section; `key` is its name in messages. Raises RecipeError.
 
@@ -93,11 +95,12 @@ def load_data(recipe: Recipe, section: DatasetSection, key: str) -> Data:
         elif (place := draw.randrange(good)) < section.limit:
             kept[place] = converted
     left_out = scanned - good
-    if left_out > UNUSABLE_SHARE * scanned:
+    if left_out > section.max_unusable * scanned:
         raise recipe.error(
             f"{key}.answer",
             f"{left_out} of {scanned} rows of {source.label} have no usable gold answer ({'; '.join(unusable)}"
-            f"{'; ...' if left_out > SHOWN else ''}); mend the data or the answer_pattern",
+            f"{'; ...' if left_out > SHOWN else ''}); mend the data or the answer_pattern"
+            f"{f', or allow it with max_unusable: {rounded_up(left_out / scanned)}' if good else ''}",
         )
     if section.limit is not None:
         draw.shuffle(kept)

@@ -5,29 +5,28 @@ dear, so that a typo is reported in a second and not behind the import of torch.
 """
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_kit.chat import Chat, end_of_turn_warning, load_chat, token_count
+from grpo_kit.chat import Chat, end_of_turn_warning, load_chat
 from grpo_kit.data import Data, load_data
 from grpo_kit.device import Device, find_device
 from grpo_kit.errors import RecipeError
+from grpo_kit.gold_scan import GoldScan, scan_gold
 from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.memory import Memory, estimate
 from grpo_kit.model import ModelSize, find_model, lora_config, measure_model
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.reward_checks import check_rewards
 from grpo_kit.rewards import Reward, load_rewards
-from grpo_kit.sources import Row, find_file, is_local
+from grpo_kit.row_filters import drop_overlong, unseen, unusable_note
+from grpo_kit.sources import find_file, is_local
 from grpo_kit.trl_args import Settings, build_args, check_settings, check_words
 
 if TYPE_CHECKING:
     from peft import LoraConfig
     from trl import GRPOConfig
-
-MEASURED_PROMPTS = 1000
-"""Prompts whose tokens are counted for the plan; of the others only those that might be too long."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class Prepared:
     rewards: list[Reward]
     data: Data
     eval_data: Data | None
+    gold: GoldScan | None
     settings: Settings
     args: "GRPOConfig"
     device: Device
@@ -70,7 +70,7 @@ class Prepared:
     @property
     def goal(self) -> Reward:
         """The reward whose full marks mean that a completion is right."""
-        return next(reward for reward in self.rewards if reward.label == self.recipe.goal_label)
+        return goal_of(self.recipe, self.rewards)
 
 
 def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
@@ -81,10 +81,11 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     offline = _needs_hub(recipe, model_path) and not use_cache_if_unreachable()
     first = all(is_local(recipe, section) for section in _sections(recipe).values())
     if first:  # local files answer in a second; a hub and TRL's configuration take longer
-        data, eval_data = _load_all(recipe, rewards)
+        loaded = _load_all(recipe, rewards)
     settings = check_settings(recipe)
     if not first:
-        data, eval_data = _load_all(recipe, rewards)
+        loaded = _load_all(recipe, rewards)
+    data, eval_data, gold, gold_notes = loaded
 
     device = find_device()
     args = build_args(recipe, settings, device, run_folder)
@@ -103,20 +104,30 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     _check_length_options(recipe, rewards, completion)
 
     notes: list[str | None] = ["the hub did not answer, so what is cached is used"] if offline else []
-    notes += [*settings.warnings, *_unusable(data), *_unusable(eval_data), end_of_turn_warning(chat)]
+    notes += [
+        *settings.warnings,
+        *unusable_note(data),
+        *unusable_note(eval_data),
+        *gold_notes,
+        end_of_turn_warning(chat),
+    ]
     limit = ("grpo.max_completion_length", completion)
-    data, lengths = _drop_overlong(recipe, chat, data, limit, size.max_positions, notes)
+    data, lengths = drop_overlong(recipe, chat, data, limit, size.max_positions, notes)
     if eval_data is not None:
         if recipe.evaluation.max_completion_length is not None:
             limit = ("evaluation.max_completion_length", recipe.evaluation.max_completion_length)
-        eval_data, _ = _drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
-        eval_data = _unseen(recipe, data, eval_data, notes)
+        eval_data, _ = drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
+        eval_data = unseen(recipe, data, eval_data, notes)
     notes.append(_long_warmup(args))
     plan = _plan(recipe, args, device, data, lengths, size)
     return Prepared(
-        recipe, rewards, data, eval_data, settings, args, device, model_path, lora, chat, plan,
+        recipe, rewards, data, eval_data, gold, settings, args, device, model_path, lora, chat, plan,
         tuple(note for note in notes if note),
     )  # fmt: skip
+
+
+def goal_of(recipe: Recipe, rewards: list[Reward]) -> Reward:
+    return next(reward for reward in rewards if reward.label == recipe.goal_label)
 
 
 def _sections(recipe: Recipe) -> dict[str, DatasetSection]:
@@ -130,14 +141,20 @@ def _needs_hub(recipe: Recipe, model_path: str) -> bool:
     return not Path(model_path).is_dir() or any(elsewhere)
 
 
-def _load_all(recipe: Recipe, rewards: list[Reward]) -> tuple[Data, Data | None]:
-    """Training and held-out rows, and whether the rewards can be computed from their columns."""
+def _load_all(recipe: Recipe, rewards: list[Reward]) -> tuple[Data, Data | None, GoldScan | None, list[str | None]]:
+    """Training and held-out rows that the rewards can be computed from and earned on, and what was found of them."""
     if recipe.eval_dataset == recipe.dataset:
         raise recipe.error("eval_dataset", "is the training data itself; name another split or file")
-    loaded = {key: load_data(recipe, section, key) for key, section in _sections(recipe).items()}
+    sections = _sections(recipe)
+    loaded = {key: load_data(recipe, section, key) for key, section in sections.items()}
     for data in loaded.values():
         check_rewards(recipe, rewards, data.columns, data.rows[0] if data.rows else None)
-    return loaded["dataset"], loaded.get("eval_dataset")
+    goal = goal_of(recipe, rewards)
+    scanned = {key: scan_gold(recipe, rewards, goal, data, sections[key], key) for key, data in loaded.items()}
+    gold = scanned["dataset"][1]
+    notes = [found.left_out for _, found in scanned.values() if found]
+    held_out = scanned["eval_dataset"][0] if "eval_dataset" in scanned else None
+    return scanned["dataset"][0], held_out, gold, [*notes, gold.form_pays if gold else None]
 
 
 def _check_length_options(recipe: Recipe, rewards: list[Reward], limit: int) -> None:
@@ -152,13 +169,6 @@ def _check_length_options(recipe: Recipe, rewards: list[Reward], limit: int) -> 
             )
 
 
-def _unusable(data: Data | None) -> list[str]:
-    if data is None or not data.left_out:
-        return []
-    shown = "; ".join(data.unusable) + ("; ..." if data.left_out > len(data.unusable) else "")
-    return [f"{data.label}: {data.left_out} of {data.scanned} rows left out, no usable gold answer ({shown})"]
-
-
 def _long_warmup(args: "GRPOConfig") -> str | None:
     if 0 < args.max_steps < 2 * args.warmup_steps:
         return (
@@ -166,65 +176,6 @@ def _long_warmup(args: "GRPOConfig") -> str | None:
             "lower grpo.warmup_steps"
         )
     return None
-
-
-def _drop_overlong(
-    recipe: Recipe, chat: Chat, data: Data, limit: tuple[str, int], positions: int | None, notes: list[str | None]
-) -> tuple[Data, list[int]]:
-    """Leave out prompts that leave no room for a completion; return the lengths (tokens) that were counted.
-
-    `limit` is the recipe's key for the length of a completion, and its value.
-    """
-    key, completion = limit
-    room = (positions or 2**62) - completion
-    overhead = len(chat.encode([{"role": "user", "content": "x"}]))
-    lengths, kept = [], []
-    seen: set[tuple[str, ...]] = set()
-    for index, row in enumerate(data.rows):
-        roles = tuple(message["role"] for message in row["prompt"])  # a template may refuse some, such as `system`
-        # a token is at least one byte, so short texts need no counting
-        longest = overhead + sum(len(message["content"].encode()) + overhead for message in row["prompt"])
-        if index < MEASURED_PROMPTS or longest > room or roles not in seen:
-            seen.add(roles)
-            length = token_count(recipe, chat, row["prompt"])
-            if length > room:
-                continue
-            lengths.append(length)
-        kept.append(row)
-    dropped = len(data.rows) - len(kept)
-    if not kept:
-        raise recipe.error(
-            key,
-            f"no prompt of {data.label} leaves room for {completion} completion tokens within the model's {positions} "
-            "positions; lower it",
-        )
-    if dropped:
-        notes.append(
-            f"{data.label}: {dropped} of {len(data.rows)} rows left out, prompt and {completion} completion tokens "
-            f"exceed the model's {positions} positions"
-        )
-    return replace(data, rows=kept), lengths
-
-
-def _unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]) -> Data:
-    """Each held-out prompt once, and none that is trained on: the gain would look surer, or larger, than it is."""
-
-    def asked(row: Row) -> str:
-        """What the prompt asks, without the instructions around it and however it is spaced."""
-        return " ".join(word for m in row["prompt"] if m["role"] != "system" for word in m["content"].split())
-
-    trained = {asked(row) for row in data.rows}
-    once = {asked(row): row for row in reversed(eval_data.rows)}  # of equal ones the first
-    unseen = [row for row in eval_data.rows if once[asked(row)] is row and asked(row) not in trained]
-    if not unseen:
-        raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
-    left_out = len(eval_data.rows) - len(unseen)
-    if left_out:
-        notes.append(
-            f"{eval_data.label}: {left_out} of {len(eval_data.rows)} held-out rows left out, their prompts are "
-            "trained on or repeated"
-        )
-    return replace(eval_data, rows=unseen)
 
 
 def _plan(recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, lengths: list[int], size: ModelSize) -> Plan:

@@ -24,6 +24,7 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "packages": {package: metadata.version(package) for package in (*PACKAGES, "numpy", "tokenizers", "pydantic")},
         "git": _git(prepared.recipe.source.resolve().parent),
         "argv": sys.argv,
+        "recipe": str(prepared.recipe.source.resolve()),
         "machine": dict(environment()),
         "seed": prepared.recipe.seed,
         "model": {"path": prepared.model_path, "sha256": _model_hash(prepared.model_path)},

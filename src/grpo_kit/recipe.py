@@ -37,6 +37,8 @@ class DatasetSection(Section):
     "Template of the gold answer, stored as the column `answer`. Absent: the column `answer`, if there is one."
     answer_pattern: str | None = None
     "Regular expression searched in the answer; its group 1 is kept."
+    max_unusable: float = Field(default=0.05, ge=0, le=1)
+    "Share of rows that may be left out because their gold answer cannot earn the reward; more is an error."
     gold_in_prompt: bool = False
     "True where the prompt is meant to show the gold answer's column."
 

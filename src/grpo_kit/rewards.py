@@ -7,6 +7,7 @@ A reward is a file with a function of the file's name; see `docs/rewards.md`. Fu
 import inspect
 import math
 import os
+import re
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,11 @@ class Reward:
         if self.in_process:
             return [score_row(call, self.function, text, {**row, **own}) for text, row in rows]
         return (workers or shared_workers()).score(call, rows, self.time_limit_s)
+
+    def uses(self, column: str) -> bool:
+        """Whether the function looks at a column, as far as its signature and its code show."""
+        quoted = re.search(rf"[\"']{column}[\"']", self.source.decode(errors="replace"))
+        return column in (*self.required, *self.optional) or (self.takes_all and quoted is not None)
 
     def asks_the_trainer(self) -> list[str]:
         """Of what the trainer gives, the names that the function takes."""

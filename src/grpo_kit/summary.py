@@ -80,9 +80,9 @@ def why_nothing_moved(
         return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
     if metrics and not any(m.get("reward") is not None for m in metrics):
         return "no weight moved: no reward judged any completion (all returned None)"
-    flat = next((finding for finding in found if finding.name == "no gradient"), None)
-    if flat is not None and flat.since == metrics[0]["step"]:
-        return f"nothing could be learned: {flat.evidence} in every step, {flat.cause}"
+    no_gradient = next((finding for finding in found if finding.name == "no gradient"), None)
+    if no_gradient is not None and no_gradient.since == metrics[0]["step"]:
+        return f"nothing could be learned: {no_gradient.evidence} in every step, {no_gradient.cause}"
     if metrics and not any(m.get("grad_norm") for m in metrics):
         flat, right, wrong = (
             mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")

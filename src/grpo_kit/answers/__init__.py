@@ -2,5 +2,6 @@
 
 from .equality import same_answer, usable_gold
 from .final import final_answer
+from .kinds import kind_of
 
-__all__ = ["final_answer", "same_answer", "usable_gold"]
+__all__ = ["final_answer", "kind_of", "same_answer", "usable_gold"]

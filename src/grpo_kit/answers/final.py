@@ -13,6 +13,7 @@ MAX_LENGTH = 100_000  # characters at the end that are read
 MAX_MARKS = 50  # more is an enumeration
 MAX_TASKS = 20
 
+_IDLE_ZEROS = re.compile(r"(?<![\d.])0{30,}(?=\d)|(\d\.\d{0,30}?)0{30,}(?!\d)")  # they would hide the closing brace
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\bboxed(?=\{))\s?(?:(?P<open>\{)|(?P<bare>[-+]?\w+(?:\.\d+)?))")
 _HASH = re.compile(r"^[ \t]*####(?!#)[ \t]*(.*)$", re.MULTILINE)
@@ -36,7 +37,7 @@ def final_answer(completion: str, require: str = "none") -> str | None:
     """The answer that the completion commits to last, outside its reasoning; None where there is none."""
     if require not in PLACES:
         raise ValueError(f"require: {require!r}; write one of {', '.join(PLACES)}")
-    text = _own_turn(prose.without_code(plain(visible(completion)[-MAX_LENGTH:])))
+    text = _own_turn(prose.without_code(plain(_IDLE_ZEROS.sub(r"\1", visible(completion)[-MAX_LENGTH:]))))
     if candidates := _candidates(text):
         chosen = _settled(candidates, text)
     elif _UNFINISHED.search(text):
@@ -121,8 +122,8 @@ def _said(content: str) -> str:
 
 
 def _is_answer(line: re.Match[str], text: str) -> bool:
-    """`#### 5 apples` is an answer, `#### Step 1` a heading, unless nothing follows it."""
-    return bool(line[1].strip()) and (not _HEADING.match(line[1]) or not text[line.end() :].strip())
+    """`#### 5 apples` is an answer, `#### Step 1` a heading, unless nothing but such lines follows it."""
+    return bool(line[1].strip()) and (not _HEADING.match(line[1]) or not _HASH.sub("", text[line.end() :]).strip())
 
 
 def _settled(candidates: list[Candidate], text: str) -> Candidate | None:

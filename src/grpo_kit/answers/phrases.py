@@ -30,7 +30,9 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 _OPEN_ENDED = re.compile(
-    r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是", re.IGNORECASE
+    r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是"
+    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b|(?:至少|至多|最多)[是为]",
+    re.IGNORECASE,
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
 _REASON = re.compile(r",?\s(?:since|because)\s")
@@ -40,6 +42,10 @@ _LINK = re.compile(rf"{_COPULA.pattern}|\b(?:total|so|making|leaving|earns?|left
 _CONCLUSION = re.compile(
     r"\W*(?:so|thus|therefore|hence|in total|altogether|finally)\b|所以|因此|故|一?共", re.IGNORECASE
 )
+_LEAD = re.compile(r"^\W*(?:so|thus|therefore|hence|then|finally)\b[\s,:]*(?=\S)", re.IGNORECASE)
+_SOLUTIONS = re.compile(
+    r"\b(?:roots|solutions|zeros|zeroes|解|根)\b[^=.]{0,60}?(?:\bare|:|[是为])\s*(.+)$", re.IGNORECASE
+)
 _OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div)|to|through)\s*$")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}|[一-鿿]")
 _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
@@ -47,7 +53,7 @@ _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
 
 def announced_value(phrase: str) -> str | None:
     """What follows `the answer is`: a value, or the phrase itself where it commits to no single one."""
-    phrase = unmarked(phrase)
+    phrase = unmarked(phrase if "{" in phrase else phrase.rstrip("} \n"))
     while filler := _FILLER.match(phrase):
         phrase = phrase[filler.end() :]
     if not phrase or len(phrase) > MAX_PHRASE:
@@ -67,7 +73,9 @@ def announced_value(phrase: str) -> str | None:
 
 def stated_value(sentence: str) -> str | None:
     """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
-    sentence = unmarked(_REASON.split(sentence[-MAX_PHRASE:])[0])
+    sentence = _LEAD.sub("", unmarked(_REASON.split(sentence[-MAX_PHRASE:])[0]))
+    if solutions := _SOLUTIONS.search(sentence):
+        return solutions[1] if _is_value(solutions[1]) else None
     if _is_value(sentence):
         return _first_of_same(sentence)
     math = list(_MATH.finditer(sentence))
@@ -77,7 +85,8 @@ def stated_value(sentence: str) -> str | None:
     tail = _FILLER.sub("", sentence[_last_end(_COPULA, sentence) :].strip(), count=1)
     if isinstance(read(tail), Sequence) and _is_value(tail):
         return _first_of_same(tail)
-    if formula := _FORMULA.search(sentence):
+    formula = _FORMULA.search(sentence)
+    if formula and not (numbers and numbers[-1].start() < formula.start(1) < numbers[-1].end()):  # negative 8
         before = sentence[: formula.start()]
         unsettled = _OPEN_ENDED.search(before[-20:]) or _OPERATOR_BEFORE.search(before)
         return formula[1].strip() if _is_value(formula[1]) and not unsettled else None
@@ -138,7 +147,8 @@ def _worded(phrase: str) -> str | None:
     tail = phrase[_last_end(_COPULA, phrase) :].strip()
     if read_number(tail):
         return tail
-    spelt = [phrase[found.start() :] for found in (*ENGLISH.finditer(phrase), *_CHINESE_NUMBER.finditer(phrase))]
+    starts = [found.start() for found in (*ENGLISH.finditer(phrase), *_CHINESE_NUMBER.finditer(phrase))]
+    spelt = [_CIRCUMSTANCE.split(phrase[start:])[0] for start in starts]
     return next((number for number in spelt if read_number(number) and not _PRONOUN.match(number)), None)
 
 

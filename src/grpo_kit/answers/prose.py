@@ -13,7 +13,7 @@ MAX_REMARKS = 2  # sentences without a value that may follow it
 
 _ANNOUNCED = re.compile(
     r"""(?<![A-Za-z])(?:answers?|final\s+result|(?:correct|right)\s+(?:option|choice))
-        (?:\s+(?:to|for|of)\s[^.!?:=\n]{0,80}?)?[*_\s]*
+        (?:\s+(?:to|for|of)\s[^.!?:=\n]{0,80}?)?[*_\s"']*
         (?:\s(?:is|are|was|(?:would|should|must|will)\s+be|becomes|equals|comes\s+(?:out\s+)?to)(?![A-Za-z'])|:|=)
         |^[ \t\#*_]*(?:final\s+)?answer[ \t*_]*$
         |(?<=\?)\s+A\s*:|\b(?:choose|select|pick)\s+(?=\(?[A-J]\b)
@@ -34,6 +34,7 @@ _REMARK = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\s*not\s[^.!?]*?\bbut\s+|\s*(?:不是|并非)[^.!?]*?而是", re.IGNORECASE)
+_LEAD_IN = re.compile(r"(?:(?:so|thus|therefore|hence|the|my|our|final|correct|right)\b[\s,]*)+", re.IGNORECASE)
 _NEGATION = re.compile(r"\s*(?:not|n't)\b|\s*(?:不是|并非)", re.IGNORECASE)
 _REJECTED = re.compile(r"(?:\bnot|\bisn't|不是|而非)\s*\W{0,3}$", re.IGNORECASE)
 _COMMITMENT = re.compile(
@@ -64,21 +65,28 @@ _METADATA = re.compile(
     r"(?: (?:used|taken|count|level))?\s?[:=].*$",
     re.IGNORECASE | re.MULTILINE,
 )
+_VERDICT = re.compile(r"\W*(?:score|reward|grade|rating|confidence|tokens)\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\([^()]*[A-Za-z]{3}[^()]*\)")
 # Sentences whose numbers are nobody's answer: the task, a refusal, words for the grader, code.
 _NO_ANSWER = re.compile(
     r"""\?\W{0,9}$|^\W{0,9}(?:compute|calculate|find|evaluate|simplify|solve|determine|what|how|please|put|write|give)\b
-        |\b(?:asked|need|have|want|task\s+is|trying)\s+(?:for|to\s+(?:compute|calculate|find|evaluate|solve|determine))\b
+        |\b(?:asked|need|have|want|trying|(?:task|goal|aim|job)\s+is|(?=must|let))\s*
+         (?:for|(?:to|must|let\s+us|let's)\s+(?:compute|calculate|find|evaluate|solve|determine))\b
         |\b(?:asks\s+for|may|might|could|(?:problem|question)\s+(?:says|states|tells))\b|^\W{0,9}(?:请|求)|需要计算
-        |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法|不确定
+        |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法
+        |不确定|不能确定|(?<!不)可能(?!的?[值取解])|也许|或许|\b(?:other|another|second)\s+guess\b
         |\b(?:full\s+marks|grader|grading|reward|rubric|mark\s+(?:this|it)|as\s+correct)\b|满分
+        |\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rules?|above)\b
+        |"(?:score|reward|grade|rating|correct)"\s*:
+        |\b(?:output|return|assign|award|give|set)\s+(?:\w+\s+){0,2}(?:score|grade|marks?|credit)\b
         |__\w+__|\b(?:import|lambda|exec|eval|print|exit|open|def|return)\b\s*[\w('"]|\w\.\w+\(""",
     re.IGNORECASE | re.VERBOSE,
 )
+_EMPHASISED = re.compile(r":\s*\*\*([^*\n]{1,80})\*\*\W*$")  # whatever the sentence is, this is its result
 _CODE_BLOCK = re.compile(r"```(?!\s{0,9}\n[^\n]*\n```)(?!(?:latex|tex|text|math|markdown)\b).*?(?:```|\Z)", re.DOTALL)
 _NEW_TASK = re.compile(
     r"^[^\w\n]{0,9}(?:(?P<role>user|human|assistant|system|用户)|question|problem|exercise|example|问题|题目)"
-    r"\s?\d{0,3}[^\w\n]{0,3}:",
+    r"(?:\s?\d{0,3}[^\w\n]{0,3}:|\s\d{1,3}[.)])",
     re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)(?=\s|\*|$)|\n")
@@ -125,6 +133,8 @@ def _announcement(text: str, cue: re.Match[str], limit: int) -> Announcement | N
     remark = _REMARK.search(region, contrast.end() if contrast else 1)
     end = remark.start() if remark else len(region)
     phrase = region[contrast.end() if contrast else 0 : end]
+    if _LEAD_IN.fullmatch(phrase):
+        return None  # `Final answer: The final answer is 5` announces once
     value = None if _NEGATION.match(phrase) else announced_value(_BULLET.sub("", phrase, count=1))
     return Announcement(value, cue.start(), start + end) if value and not _NO_ANSWER.search(value) else None
 
@@ -151,7 +161,8 @@ def last_statement(text: str) -> str | None:
     """The value of the last sentence that has one, where nothing is announced; None where that commits to nothing."""
     sentences = _sentences(text[-MAX_STATEMENT:])
     for back, (sentence, starts_line) in enumerate(reversed(sentences)):
-        if _NO_ANSWER.search(sentence):
+        emphasised = _EMPHASISED.search(sentence)
+        if _NO_ANSWER.search(emphasised[1] if emphasised else sentence):
             return None
         value = stated_value(sentence)
         if value is None and len(sentences) == 1 and len(re.findall(r"[^\W\d_]", sentence)) <= MAX_LETTERS:
@@ -177,7 +188,7 @@ def _agrees(value: str, before: str, starts_line: bool) -> bool:
 def _sentences(text: str) -> list[tuple[str, bool]]:
     """The sentences and whether they start a line, without asides, checks of the result, and metadata lines."""
     without_metadata = _METADATA.sub("", text)
-    text = without_metadata if without_metadata.strip() else text
+    text = without_metadata if without_metadata.strip() or not _VERDICT.match(text) else ""
     checking = next((found for found in _CHECKING.finditer(text) if text[: found.start()].strip()), None)
     text = _ASIDE.sub("", text[: checking.start()] if checking else text)
     found = []
