@@ -118,7 +118,9 @@ def _is_task(gold: Value, answer: Value) -> bool:
     """17 * 23 repeats the task and is not the answer 391."""
     if not (isinstance(gold, Number) and isinstance(answer, Expression)):
         return False
-    return not re.search(r"[A-Za-z!]", re.sub(r"\\(?:frac|times|cdot|div)(?![A-Za-z])", "", answer.latex))
+    operations = re.sub(r"\\(?:frac|sqrt)(?![A-Za-z])", "", answer.latex)
+    numbers_only = not re.search(r"[A-Za-z!]", re.sub(r"\\(?:times|cdot|div)(?![A-Za-z])", "", operations))
+    return numbers_only and ("sqrt" not in answer.latex or bool(re.search(r"[-+*/^]|\\", operations[1:])))
 
 
 def _latex(value: Number | Expression) -> str:

@@ -14,6 +14,7 @@ MAX_MARKS = 50  # more is an enumeration
 MAX_TASKS = 20
 
 _IDLE_ZEROS = re.compile(r"(?<![\d.])0{30,}(?=\d)|(\d\.\d{0,30}?)0{30,}(?!\d)")  # they would hide the closing brace
+_FORMULA_STOP = re.compile(r"[.,;](?=\s*(?:\\\]|\\\)|\$\$))")  # the full stop of a displayed formula ends no sentence
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\bboxed(?=\{))\s?(?:(?P<open>\{)|(?P<bare>[-+]?\w+(?:\.\d+)?))")
 _HASH = re.compile(r"^[ \t]*####(?!#)[ \t]*(.*)$", re.MULTILINE)
@@ -37,7 +38,9 @@ def final_answer(completion: str, require: str = "none") -> str | None:
     """The answer that the completion commits to last, outside its reasoning; None where there is none."""
     if require not in PLACES:
         raise ValueError(f"require: {require!r}; write one of {', '.join(PLACES)}")
-    text = _own_turn(prose.without_code(plain(_IDLE_ZEROS.sub(r"\1", visible(completion)[-MAX_LENGTH:]))))
+    text = _own_turn(
+        prose.without_code(plain(_FORMULA_STOP.sub("", _IDLE_ZEROS.sub(r"\1", visible(completion)[-MAX_LENGTH:]))))
+    )
     if candidates := _candidates(text):
         chosen = _settled(candidates, text)
     elif _UNFINISHED.search(text):

@@ -14,7 +14,7 @@ _MATH = re.compile(
     r"\$\$?((?!\s)[^$]{1,300}?)(?<![\s\\])\$\$?(?!\d)|\\\((.{1,300}?)\\\)|\\\[(.{1,300}?)\\\]", re.DOTALL
 )
 _SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}"
-_NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})|(?<=[一-鿿])(?:{_SIGNED})")
+_NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})(?!\d*!!)|(?<=[一-鿿])(?:{_SIGNED})")
 _FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
 _FORMULA = re.compile(rf"(?<![\w^{{.,'$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
 _CHINESE_NUMBER = re.compile(rf"负?(?:[{CHINESE}]{{2,}}|[{CHINESE.replace('一', '')}])[^,.]*$")
@@ -22,6 +22,8 @@ _COPULA = re.compile(
     r"\b(?:is|are|was|were|be|equals?|gives?|makes?|becomes?|yields?|gets?|have|has|costs?|leaves?)\s(?!that\b)"
     r"|[=:是为得即有共]|等于"
 )
+_SIGN_WORD = re.compile(r"\b(?:negative|minus)\s$", re.IGNORECASE)
+_RANGE = re.compile(r"\bat (?:least|most)\b[^.]{1,40}\bat (?:least|most)\s+\S+$", re.IGNORECASE)
 _PRONOUN = re.compile(r"one\b", re.IGNORECASE)
 _CONNECTORS = re.compile(r"(?:[\s,;.]|and\b|or\b|和|或|及)*")
 _FILLER = re.compile(
@@ -47,7 +49,7 @@ _SOLUTIONS = re.compile(
     r"\b(?:roots|solutions|zeros|zeroes|解|根)\b[^=.]{0,60}?(?:\bare|:|[是为])\s*(.+)$", re.IGNORECASE
 )
 _OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div)|to|through)\s*$")
-_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}|[一-鿿]")
+_PROSE = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|(?:of|is|at|to|by|on|so|as)\b)|[一-鿿]")
 _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
 
 
@@ -74,6 +76,8 @@ def announced_value(phrase: str) -> str | None:
 def stated_value(sentence: str) -> str | None:
     """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
     sentence = _LEAD.sub("", unmarked(_REASON.split(sentence[-MAX_PHRASE:])[0]))
+    if _RANGE.search(sentence):
+        return None
     if solutions := _SOLUTIONS.search(sentence):
         return solutions[1] if _is_value(solutions[1]) else None
     if _is_value(sentence):
@@ -83,6 +87,8 @@ def stated_value(sentence: str) -> str | None:
     if math and (not numbers or numbers[-1].end() < math[-1].end()):
         return _joined(math, sentence)
     tail = _FILLER.sub("", sentence[_last_end(_COPULA, sentence) :].strip(), count=1)
+    if not re.search(r"\d", tail) and read_number(tail):
+        return tail  # 负三度
     if isinstance(read(tail), Sequence) and _is_value(tail):
         return _first_of_same(tail)
     formula = _FORMULA.search(sentence)
@@ -96,7 +102,8 @@ def stated_value(sentence: str) -> str | None:
 def unmarked(text: str) -> str:
     """Without Markdown emphasis, quotes and what stands after the last word."""
     text = re.sub(r"\*\*(?![\d(])|(?<![\d)])\*\*|(?<=\d)\*\*(?=\W*$)|__|`", "", text).strip()
-    return _TRAILING.sub("", text.lstrip("*\"' |")).rstrip("*\"' |!").rstrip(".,;: ")
+    text = _TRAILING.sub("", text.lstrip("*\"' |")).rstrip("*\"' |")
+    return re.sub(r"(?<![\d!])!+$|(?<=\d)!$", "", text).rstrip("*\"' |.,;: ")  # 5!! is a factorial
 
 
 def is_bare_number(sentence: str) -> bool:
@@ -147,9 +154,16 @@ def _worded(phrase: str) -> str | None:
     tail = phrase[_last_end(_COPULA, phrase) :].strip()
     if read_number(tail):
         return tail
-    starts = [found.start() for found in (*ENGLISH.finditer(phrase), *_CHINESE_NUMBER.finditer(phrase))]
+    starts = [
+        _with_sign(phrase, found.start()) for found in (*ENGLISH.finditer(phrase), *_CHINESE_NUMBER.finditer(phrase))
+    ]
     spelt = [_CIRCUMSTANCE.split(phrase[start:])[0] for start in starts]
     return next((number for number in spelt if read_number(number) and not _PRONOUN.match(number)), None)
+
+
+def _with_sign(phrase: str, start: int) -> int:
+    sign = _SIGN_WORD.search(phrase[:start])
+    return sign.start() if sign else start
 
 
 def _first_of_same(text: str) -> str:

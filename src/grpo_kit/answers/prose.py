@@ -29,6 +29,7 @@ _HYPOTHETICAL = re.compile(
 _REMARK = re.compile(
     r"""(?:,\s*|\s+)(?:because|since|which|where|whereas|while|not|rather\s+than|instead\s+of|but|so|as\s(?!follows)
         |meaning|after|given|if|when|is\s+(?:the\s+)?(?:correct|right))\b
+        |,?\s+and\b(?=[^.!?\n]*\b(?:was|were|wrong|incorrect|mistake|slip)\b)
         |\s+\((?=[^()]*[A-Za-z]{3})|\s+-{2,}\s|\s*—|\s*\#{2,}|;\s*(?=[^\W\d])
         |,?\s*(?:而不是|而非|不是|不对|因为|因此|所以)""",
     re.IGNORECASE | re.VERBOSE,
@@ -39,7 +40,7 @@ _NEGATION = re.compile(r"\s*(?:not|n't)\b|\s*(?:不是|并非)", re.IGNORECASE)
 _REJECTED = re.compile(r"(?:\bnot|\bisn't|不是|而非)\s*\W{0,3}$", re.IGNORECASE)
 _COMMITMENT = re.compile(
     r"""\b(?:therefore|thus|hence|so|consequently|finally|final|altogether|in\s+total|in\s+conclusion|overall|actually
-        |correct(?:ed|ing|ion|ly)|instead|wait|hold\s+on|scratch|oops|mistake|wrong|revis\w+|redo\w*|re-?calculat\w+)\b
+        |correct(?:ed|ing|ion|ly)|instead|wait|hold\s+on|scratch|oops|mistake|wrong|revis\w+|redo\w*|re-?calculat\w+|hmm)\b
         |所以|因此|因而|故|最终|综上|总共|更正|不对|错了|应该|应为|等等""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -71,7 +72,7 @@ _ASIDE = re.compile(r"\([^()]*[A-Za-z]{3}[^()]*\)")
 _NO_ANSWER = re.compile(
     r"""\?\W{0,9}$|^\W{0,9}(?:compute|calculate|find|evaluate|simplify|solve|determine|what|how|please|put|write|give)\b
         |\b(?:asked|need|have|want|trying|(?:task|goal|aim|job)\s+is|(?=must|let))\s*
-         (?:for|(?:to|must|let\s+us|let's)\s+(?:compute|calculate|find|evaluate|solve|determine))\b
+         (?:for|(?:to|must|let\s+us|let's)\s+(?:compute|calculate|find|evaluate|solve|determine|simplify|factor))\b
         |\b(?:asks\s+for|may|might|could|(?:problem|question)\s+(?:says|states|tells))\b|^\W{0,9}(?:请|求)|需要计算
         |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法
         |不确定|不能确定|(?<!不)可能(?!的?[值取解])|也许|或许|\b(?:other|another|second)\s+guess\b
