@@ -10,6 +10,7 @@ import pytest
 from command_line import write_rows
 from whole_run import run as grpo_kit_run
 
+from grpo_kit.cli import main
 from grpo_kit.data import Data
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.reward_tools.replay import replay
@@ -377,3 +378,15 @@ def test_where_no_row_was_left_out_the_number_is_the_row():
 )
 def test_signs_of_advantages(totals, signs):
     assert advantage_signs(totals) == signs
+
+
+def test_the_command(project, monkeypatch, capsys):
+    monkeypatch.chdir(project)
+    with pytest.raises(SystemExit) as ended:
+        main(["rewards", "replay", "sums"])
+    assert not ended.value.code
+    assert "nothing changes: the rewards give these 32 completions the same scores" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["rewards", "replay", "nowhere"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: nowhere: no such run (runs here: sums)\n"

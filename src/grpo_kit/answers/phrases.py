@@ -103,7 +103,8 @@ def unmarked(text: str) -> str:
     """Without Markdown emphasis, quotes and what stands after the last word."""
     text = re.sub(r"\*\*(?![\d(])|(?<![\d)])\*\*|(?<=\d)\*\*(?=\W*$)|__|`", "", text).strip()
     text = _TRAILING.sub("", text.lstrip("*\"' |")).rstrip("*\"' |")
-    return re.sub(r"(?<![\d!])!+$|(?<=\d)!$", "", text).rstrip("*\"' |.,;: ")  # 5!! is a factorial
+    text = re.sub(r"(?<![\d!])!+$|(?<=\d)!$", "", text)  # 5!! is a factorial
+    return re.sub(r"[*\"'|.,;:\s]+$", "", text)
 
 
 def is_bare_number(sentence: str) -> bool:
