@@ -51,11 +51,12 @@ def step_line(metrics: dict[str, Any], steps: int) -> str:
     tail = f"grad norm {get('grad_norm'):.3g}  {get('kit/seconds/step'):.2f} s/step"
     if "kit/accuracy" not in metrics:  # num_iterations or steps_per_generation let several steps share a rollout
         return f"{head}  the same completions once more  {tail}"
+    lost = f"unscored {get('kit/unscored_share'):.2f}  " if metrics.get("kit/unscored_share") else ""
     return (
         f"{head}  reward {get('reward'):.3f}  accuracy {get('kit/accuracy'):.2f}  "
         f"flat {get('kit/flat_group_share'):.2f} (all right {get('kit/all_right'):.2f}, "
         f"all wrong {get('kit/all_wrong'):.2f})  truncated {get('kit/truncated_share'):.2f}  "
-        f"tokens {get('completions/mean_length'):.0f}  {tail}"
+        f"tokens {get('completions/mean_length'):.0f}  {lost}{tail}"
     )
 
 

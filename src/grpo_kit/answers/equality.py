@@ -5,7 +5,7 @@ from itertools import product
 
 from .number import Number, same_number
 from .symbolic import equivalent
-from .values import Expression, Sequence, Value, Words, assignment, is_relation, readings, stripped
+from .values import Expression, Sequence, Value, Words, assignment, is_relation, readings, stripped, with_base
 
 MAX_LENGTH = 1000
 
@@ -30,7 +30,7 @@ def same_value(gold: str, answer: str, symbolic: bool = True) -> bool:
     """Equality of two answers. Without `symbolic`, expressions are equal only if they are spelt alike."""
     if max(len(gold), len(answer)) > MAX_LENGTH:
         return False
-    one, other = stripped(gold), stripped(answer)
+    one, other = with_base(stripped(gold)), with_base(stripped(answer))
     if not one or not other:
         return False
     if _squeezed(one) == _squeezed(other):

@@ -13,7 +13,7 @@ MAX_PHRASE = 500
 _MATH = re.compile(
     r"\$\$?((?!\s)[^$]{1,300}?)(?<![\s\\])\$\$?(?!\d)|\\\((.{1,300}?)\\\)|\\\[(.{1,300}?)\\\]", re.DOTALL
 )
-_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}"
+_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}(?:\s?(?:万亿|[万亿]|(?:thousand|million|billion|trillion)\b))?"
 _NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})(?!\d*!!)|(?<=[一-鿿])(?:{_SIGNED})")
 _FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
 _FORMULA = re.compile(rf"(?<![\w^{{.,'$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
@@ -24,7 +24,7 @@ _COPULA = re.compile(
 )
 _SIGN_WORD = re.compile(r"\b(?:negative|minus)\s$", re.IGNORECASE)
 _RANGE = re.compile(r"\bat (?:least|most)\b[^.]{1,40}\bat (?:least|most)\s+\S+$", re.IGNORECASE)
-_PRONOUN = re.compile(r"one\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"one\b(?![\s-](?:hundred|thousand|million|half|third|quarter))", re.IGNORECASE)
 _CONNECTORS = re.compile(r"(?:[\s,;.]|and\b|or\b|和|或|及)*")
 _FILLER = re.compile(
     r"^\W*(?:that|either|exactly|about|approximately|around|roughly|only|just|simply|equal to|the following"
@@ -33,7 +33,7 @@ _FILLER = re.compile(
 )
 _OPEN_ENDED = re.compile(
     r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是"
-    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b|(?:至少|至多|最多)[是为]",
+    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b|(?:至少|至多|最多)[是为]|大于|小于|超过|不足|多于|少于",
     re.IGNORECASE,
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
@@ -49,6 +49,9 @@ _SOLUTIONS = re.compile(
     r"\b(?:roots|solutions|zeros|zeroes|解|根)\b[^=.]{0,60}?(?:\bare|:|[是为])\s*(.+)$", re.IGNORECASE
 )
 _OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div)|to|through)\s*$")
+_DESCRIPTION = re.compile(
+    r"(?:the\s+)?(?:total\s+)?(?:number|value|sum|product|amount|count|result)\s+of\s", re.IGNORECASE
+)
 _PROSE = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|(?:of|is|at|to|by|on|so|as)\b)|[一-鿿]")
 _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
 
@@ -60,6 +63,8 @@ def announced_value(phrase: str) -> str | None:
         phrase = phrase[filler.end() :]
     if not phrase or len(phrase) > MAX_PHRASE:
         return None
+    if _DESCRIPTION.match(phrase) and not _COPULA.search(phrase):
+        return phrase  # `the number of ways to seat 4 people` is the task in other words
     if math := list(_MATH.finditer(phrase)):
         return _joined(math, phrase) if len(math) > 1 else _with_unit(math[0], phrase)
     if _is_value(phrase) or _OPEN_ENDED.search(phrase):

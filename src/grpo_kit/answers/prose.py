@@ -18,7 +18,7 @@ _ANNOUNCED = re.compile(
         |^[ \t\#*_]*(?:final\s+)?answer[ \t*_]*$
         |(?<=\?)\s+A\s*:|\b(?:choose|select|pick)\s+(?=\(?[A-J]\b)
         |\boption(?=\s+\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right))
-        |(?:答案|最终结果)(?:应该|应|就|只能)?(?:是|为|等于|选|:)|(?:^|(?<=[\s,.]))答\s*:|选择?\s*:?(?=\s*[(]?[A-J])""",
+        |(?:答案|最终结果)(?:应该|应|就|只能)?(?:是|为|等于|选|:|】:?)|(?:^|(?<=[\s,.]))答\s*:|选择?\s*:?(?=\s*[(]?[A-J])""",
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
 _HYPOTHETICAL = re.compile(
@@ -40,8 +40,8 @@ _NEGATION = re.compile(r"\s*(?:not|n't)\b|\s*(?:不是|并非)", re.IGNORECASE)
 _REJECTED = re.compile(r"(?:\bnot|\bisn't|不是|而非)\s*\W{0,3}$", re.IGNORECASE)
 _COMMITMENT = re.compile(
     r"""\b(?:therefore|thus|hence|so|consequently|finally|final|altogether|in\s+total|in\s+conclusion|overall|actually
-        |correct(?:ed|ing|ion|ly)|instead|wait|hold\s+on|scratch|oops|mistake|wrong|revis\w+|redo\w*|re-?calculat\w+|hmm)\b
-        |所以|因此|因而|故|最终|综上|总共|更正|不对|错了|应该|应为|等等""",
+        |correct(?:ed|ing|ion|ly)|instead|wait|hold\s+on|scratch|oops|mistake|wrong|revis\w+|redo\w*|re-?calculat\w+|hmm|forgot|missed|overlooked)\b
+        |所以|因此|因而|故|最终|综上|总共|更正|不对|错了|应该|应为|等等|忘了|漏了""",
     re.IGNORECASE | re.VERBOSE,
 )
 _RETRACTION = re.compile(
@@ -52,7 +52,7 @@ _RETRACTION = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CONFIRMATION = re.compile(
-    r"\b(?:(?<!not )correct|(?<!not )right|consistent|confirm(?:ed|s)?|matches|checks out|yes)\b|没错|正确|无误",
+    r"\b(?:(?<!not )(?<!n't be )(?<!not be )(?:correct|right)|consistent|confirm(?:ed|s)?|matches|checks out|yes)\b|没错|正确|无误",
     re.IGNORECASE,
 )
 _CHECKING = re.compile(
@@ -63,7 +63,7 @@ _CHECKING = re.compile(
 _METADATA = re.compile(
     r"(?:^|(?<=[.!?]\s))[^\w\n]{0,9}(?:\w{1,20} ){0,2}"
     r"(?:tokens?|confidence|score|reward|grade|rating|time|elapsed|word count|length|version|id|seed)"
-    r"(?: (?:used|taken|count|level))?\s?[:=].*$",
+    r"(?: (?:used|taken|count|level))?\s?[:=].*$|^\W{0,9}page \d+(?: of \d+)?\W*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _VERDICT = re.compile(r"\W*(?:score|reward|grade|rating|confidence|tokens)\b", re.IGNORECASE)
@@ -73,9 +73,9 @@ _NO_ANSWER = re.compile(
     r"""\?\W{0,9}$|^\W{0,9}(?:compute|calculate|find|evaluate|simplify|solve|determine|what|how|please|put|write|give)\b
         |\b(?:asked|need|have|want|trying|(?:task|goal|aim|job)\s+is|(?=must|let))\s*
          (?:for|(?:to|must|let\s+us|let's)\s+(?:compute|calculate|find|evaluate|solve|determine|simplify|factor))\b
-        |\b(?:asks\s+for|may|might|could|(?:problem|question)\s+(?:says|states|tells))\b|^\W{0,9}(?:请|求)|需要计算
+        |\b(?:asks\s+for|may|might|could|(?:problem|question)\s+(?:says|states|tells))\b|(?:^|[,;:])\W{0,9}(?:请|求)|需要计算
         |\b(?:do\s+not|don't|cannot|can't|unable|not\s+able|not\s+sure|unsure|no\s+idea|give\s+up)\b|不知道|无法
-        |不确定|不能确定|(?<!不)可能(?!的?[值取解])|也许|或许|\b(?:other|another|second)\s+guess\b
+        |^\W{0,9}if\s+(?:i\s+am|i'm|that|this|it)\b.{0,12}\b(?:wrong|incorrect|not)\b|不确定|不能确定|(?<!不)可能(?!的?[值取解])|也许|或许|\b(?:other|another|second)\s+guess\b
         |\b(?:full\s+marks|grader|grading|reward|rubric|mark\s+(?:this|it)|as\s+correct)\b|满分
         |\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instructions?|rules?|above)\b
         |"(?:score|reward|grade|rating|correct)"\s*:
@@ -92,6 +92,7 @@ _NEW_TASK = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!i\.e\.)(?<!e\.g\.)(?=\s|\*|$)|\n")
 _BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,2}[.)]|#{1,6})\s+")
+_CUT_SHORT = re.compile(r"(?:\b(?:is|are|was|equals?|gives|makes|of|the|to|by|and|with)|[=+/-]|是|为|等于|得)\s*$")
 _ENDED = re.compile(r"[.!?)\]}*\"'`|$]\s*$")
 
 
@@ -172,7 +173,7 @@ def last_statement(text: str) -> str | None:
             return None
         if value is None:
             continue
-        if back == 0 and not (_ENDED.search(sentence) or _ends_with(sentence, value)):
+        if back == 0 and (_CUT_SHORT.search(sentence) or not (_ENDED.search(sentence) or _ends_with(sentence, value))):
             return None  # cut off in the middle
         earlier = sentences[: len(sentences) - 1 - back]
         appended = earlier and is_bare_number(sentence)

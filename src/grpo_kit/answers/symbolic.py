@@ -15,7 +15,7 @@ MAX_DEPTH = 12
 MAX_RESULT_DIGITS = 10_000  # digits of the longest number times all exponents
 MAX_BRACKET_POWER = 12  # a power of a bracket gets expanded
 MAX_FACTORIAL = 200
-TIME_LIMIT_S = 2.0
+TIME_LIMIT_S = 1.0
 
 # Commands that cannot start unbounded work; sums, products, integrals and limits are not answers but tasks.
 _KNOWN_COMMAND = re.compile(
