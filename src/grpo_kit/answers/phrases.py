@@ -13,7 +13,8 @@ MAX_PHRASE = 500
 _MATH = re.compile(
     r"\$\$?((?!\s)[^$]{1,300}?)(?<![\s\\])\$\$?(?!\d)|\\\((.{1,300}?)\\\)|\\\[(.{1,300}?)\\\]", re.DOTALL
 )
-_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}(?:\s?(?:万亿|[万亿]|(?:thousand|million|billion|trillion)\b))?"
+_SCALE = r"(?:万亿|[万亿]|(?:thousand|million|billion|trillion)\b)"
+_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}(?:\s?{_SCALE})?"
 _NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})(?!\d*!!)|(?<=[一-鿿])(?:{_SIGNED})")
 _FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
 _FORMULA = re.compile(rf"(?<![\w^{{.,'$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
@@ -33,7 +34,8 @@ _FILLER = re.compile(
 )
 _OPEN_ENDED = re.compile(
     r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是"
-    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b|(?:至少|至多|最多)[是为]|大于|小于|超过|不足|多于|少于",
+    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b"
+    r"|(?:至少|至多|最多)[是为]|大于|小于|超过|不足|多于|少于",
     re.IGNORECASE,
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")

@@ -52,7 +52,8 @@ _RETRACTION = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CONFIRMATION = re.compile(
-    r"\b(?:(?<!not )(?<!n't be )(?<!not be )(?:correct|right)|consistent|confirm(?:ed|s)?|matches|checks out|yes)\b|没错|正确|无误",
+    r"\b(?:(?<!not )(?<!n't be )(?<!not be )(?:correct|right)|consistent|confirm(?:ed|s)?|matches|checks out|yes)\b"
+    r"|没错|正确|无误",
     re.IGNORECASE,
 )
 _CHECKING = re.compile(
