@@ -58,7 +58,8 @@ _CONFIRMATION = re.compile(
 )
 _CHECKING = re.compile(
     r"(?:(?<=[.!?])\s{1,9}|(?<=\n)[^\w\n]{0,9})(?:check\b|verif(?:y|ication)|to (?:check|verify)|note\b"
-    r"|(?:let me|let us|let's) (?:double[- ]?check|verify|check)|we can (?:check|verify)|验证|验算|检验|检查|注意)",
+    r"|(?:let me|let us|let's) (?:double[- ]?check|verify|check)|we can (?:check|verify)"
+    r"|this (?:uses|is because|includes|makes sense|matches|agrees|works)|验证|验算|检验|检查|注意)",
     re.IGNORECASE,
 )
 _METADATA = re.compile(
@@ -167,7 +168,7 @@ def last_statement(text: str) -> str | None:
         emphasised = _EMPHASISED.search(sentence)
         if _NO_ANSWER.search(emphasised[1] if emphasised else sentence):
             return None
-        value = stated_value(sentence)
+        value = None if _repeats_a_question(sentence, sentences) else stated_value(sentence)
         if value is None and len(sentences) == 1 and len(re.findall(r"[^\W\d_]", sentence)) <= MAX_LETTERS:
             return unmarked(sentence)  # nothing else was said: `Tuesday`
         if value is None and (back == MAX_REMARKS or re.search(r"\d", sentence) or not _ENDED.search(sentence)):
@@ -180,6 +181,13 @@ def last_statement(text: str) -> str | None:
         appended = earlier and is_bare_number(sentence)
         return None if appended and not _agrees(value, earlier[-1][0], starts_line) else value
     return None
+
+
+def _repeats_a_question(sentence: str, sentences: list[tuple[str, bool]]) -> bool:
+    """Whether a sentence says nothing that a question before it does not: the givens once more."""
+    words = set(re.findall(r"\w+", sentence.casefold()))
+    asked = (set(re.findall(r"\w+", other.casefold())) for other, _ in sentences if other.endswith("?"))
+    return len(words) > 2 and any(words <= question for question in asked)
 
 
 def _agrees(value: str, before: str, starts_line: bool) -> bool:
