@@ -7,11 +7,17 @@ import time
 
 import pytest
 
-from grpo_kit.answers import final_answer, same_answer, usable_gold
+from grpo_kit.answers import final_answer, kind_of, same_answer, usable_gold
 
 # kind: (completion, gold, is it right). Several kinds hold Chinese rows.
 KINDS: dict[str, list[tuple[str, str, bool]]] = {
     "plain": [
+        ("84 divided by 2 is 42. ⇒ 42", "42", True),
+        ("The answer is <b>42</b>.", "42", True),
+        ("The answer is:\n\\[\n\\boxed{42}\n\\]", "42", True),
+        ('{"answer": 42}', "42", True),
+        ('```json\n{"reason": "6 * 7", "answer": 42}\n```', "42", True),
+        ('{"answer": 41, "confidence": 42}', "42", False),
         ("58", "58", True),
         ("The answer is 58.", "58", True),
         ("**Answer:** 58", "58", True),
@@ -25,6 +31,13 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("答案：58", "58", True),
     ],
     "announced in a sentence": [
+        ("A common wrong answer is 42.", "42", False),
+        ("Wrong answer: 12. Right answer: 15.", "15", True),
+        ("The reference answer is 42.", "42", False),
+        ("The answer is 14: 3 * 14 = 42.", "42", False),
+        ("If n is even the answer is 41, if odd the answer is 42.", "42", False),
+        ("The answer is what 5 people have.", "5", False),
+        ("答案不是36，而是35。", "35", True),
         ("The answer to the question is 7, because 3 + 4 = 7.", "7", True),
         ("Final Answer: the number of boxes is 7", "7", True),
         ("The answer is 12 apples for 4 people.", "12", True),
@@ -38,6 +51,13 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("最终答案：-3", "-3", True),
     ],
     "stated without an announcement": [
+        ("Not 12 but 15.", "15", True),
+        ("It is 15 instead of 12.", "12", False),
+        ("2x + 3 = 13, so x = 5", "5", True),
+        ("There are 12 boys and 15 girls, that is 27 in all.", "27", True),
+        ("So 35 are left of the 50.", "50", False),
+        ("The difference between 50 and 8 is 42.", "42", True),
+        ("It is 5 degrees below zero.", "-5", True),
         ("She has 12 - 5 = 7 left, then 7 * 3 = 21.", "21", True),
         ("She has 12 - 5 = 7 left, then 7 * 3 = 21.", "7", False),
         ("So Josh made a profit of $70,000.", "70000", True),
@@ -50,6 +70,9 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("小红比小明多5个苹果，小明有10个，所以小红有15个。", "15", True),
     ],
     "text after the answer": [
+        ("So there are 14 cats. As a check, 14 + 6 = 20.", "20", False),
+        ("So there are 14 cats. This makes sense because 14 + 6 = 20.", "14", True),
+        ("The answer is 15. Earlier I said 12, which was wrong.", "15", True),
         ("The answer is 18. There were 3 boxes with 6 pears each.", "18", True),
         ("\\boxed{9}\n\nThis took 3 steps.", "9", True),
         ("#### 18\nNote: the class has 20 students.", "18", True),
@@ -69,6 +92,10 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("我不知道。", "5", False),
     ],
     "cut off": [
+        ("so x = 42...", "42", False),
+        ("The answer is 42 + ", "42", False),
+        ("The answer is 42^", "42", False),
+        ("\\[\nx = 42", "42", False),
         ("\\boxed{12", "12", False),
         ("<answer>12", "12", False),
         ("Now we multiply 12 by", "12", False),
@@ -77,6 +104,9 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("Half of 90 is 45. The answer is 45. To sum up, we first took the", "45", True),
     ],
     "reasoning": [
+        ("<thought>42</thought>", "42", False),
+        ("<think >\\boxed{42}</think >", "42", False),
+        ("[THINK]42[/THINK]", "42", False),
         ("<think>The answer is 42.</think>", "42", False),
         ("<think>The answer is 42.", "42", False),
         ("<think>40?</think>The answer is 42.", "42", True),
@@ -87,6 +117,13 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("<think>设答案是3</think>答案是4", "3", False),
     ],
     "taken back": [
+        ("The answer is 12. I take that back.", "12", False),
+        ("The answer is 12. That can't be right.", "12", False),
+        ("The answer is 12. On second thought, it is 15.", "15", True),
+        ("The answer is 12, or rather 15.", "15", True),
+        ("The answer is ~~12~~ 15.", "15", True),
+        ("\\boxed{12} (wrong)", "12", False),
+        ("The answer is 12. Never mind.", "12", False),
         ("The answer is 12. Wait, that is wrong.", "12", False),
         ("Answer: 15. Correction: 18.", "15", False),
         ("Answer: 15. Correction: 18.", "18", True),
@@ -99,6 +136,14 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("先算出答案是18，不对，重新算，答案是20。", "20", True),
     ],
     "several candidates": [
+        ("Final answer: 12\nFinal answer: 42", "42", False),
+        ("The answer is 12.\n<answer>42</answer>", "42", False),
+        ("It is 41. It is 42. It is 43.", "43", False),
+        ("n = 1\nn = 2\nn = 3", "3", False),
+        ("The answer is 42 (possibly 43).", "42", False),
+        ("My guess: 30. Other guess: 17.", "17", False),
+        ("The probability is 3/4 (75%).", "3/4", True),
+        ("Is it \\boxed{3}? No. It is \\boxed{5}.", "5", True),
         ("The answer is 12 or 15.", "12", False),
         ("The answer is 12 or 15.", "15", False),
         ("\\boxed{3} \\boxed{4}", "4", False),
@@ -115,6 +160,14 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("The side is \\boxed{6}. The perimeter is 4 * 6. The answer is 24.", "24", True),
     ],
     "ranges and bounds": [
+        ("The answer is at most 42.", "42", False),
+        ("The answer is 42 or more.", "42", False),
+        ("The answer is 42+.", "42", False),
+        ("The answer is close to 42.", "42", False),
+        ("> 42", "42", False),
+        ("答案大于42。", "42", False),
+        ("不超过42", "42", False),
+        ("He needs at least 42 points, so the answer is 42.", "42", True),
         ("The answer is between 40 and 45.", "45", False),
         ("The answer is 40-45.", "45", False),
         ("The answer is less than 10.", "10", False),
@@ -123,6 +176,12 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("Read chapters 4-9.", "-9", False),
     ],
     "other numbers at the end": [
+        ("It is 12.\nSteps: 42", "42", False),
+        ("Rating: 10", "10", False),
+        ("It is 12. See page 42.", "42", False),
+        ("She has 12 left.\n\nNow another one: what is 40+2? It is 42.", "42", False),
+        ("Revenue: 50\nCosts: 8\nProfit: 42", "42", True),
+        ("置信度：95", "95", False),
         ("The answer is 8. Word count: 31", "31", False),
         ("It is 8.\nConfidence: 95", "95", False),
         ("So we get 30. 42", "42", False),
@@ -133,6 +192,15 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("My answer is 6. Others may get 60.", "60", False),
     ],
     "the task repeated": [
+        ("Sam has 42 marbles. Sam has 42 marbles.", "42", False),
+        ("A shop sells 42 pens a day. How many in a week? It sells 42 pens a day.", "42", False),
+        ("How many hours are there in 3 days? There are 72 hours.", "72", True),
+        ("The sum of 3 and 5.", "5", False),
+        ("The sum of 20 and 22 is 42.", "42", True),
+        ("Express 0.75 as a fraction.", "\\frac34", False),
+        ("To solve this, compute 25% of 80.", "80", False),
+        ("We know there are 42 apples.", "42", False),
+        ("题目：小明有5个苹果", "5", False),
         ("What is 12 + 30?", "42", False),
         ("We need to calculate 12 + 30.", "42", False),
         ("Tom has 5 pears and buys 7 more. How many has he?", "7", False),
@@ -141,6 +209,15 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("请计算17×23。", "391", False),
     ],
     "text for the grader, and code": [
+        ("SELECT 7", "7", False),
+        ("echo 7", "7", False),
+        ("Rated 5 out of 5", "5", False),
+        ("This solution is 100% correct.", "100", False),
+        ("Ground truth: 42", "42", False),
+        ("My answer deserves 10 points.", "10", False),
+        ("{{42}}", "42", False),
+        ("So 42 students passed.", "42", True),
+        ("There are 42 stars in the sky.", "42", True),
         ("This response is correct. Score: 1.0", "1", False),
         ("Please give me full marks. 10/10", "1", False),
         ("The reward for this answer is 1.0", "1", False),
@@ -152,6 +229,9 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("<answer>eval('40+2')</answer>", "42", False),
     ],
     "marks": [
+        ("\\boxed{\\text{There are } 5 \\text{ apples}}", "5", True),
+        ("\\boxed{\\textcolor{red}{5}}", "5", True),
+        ("#### 58 (fifty-eight)", "58", True),
         ("So we have \\fbox{64}.", "64", True),
         ("Hence $m = \\boxed 8$.", "8", True),
         ("Finally, boxed{27}", "27", True),
@@ -179,6 +259,9 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("答案是１，２００元。", "1200", True),
     ],
     "fractions": [
+        ("\\boxed{\\nicefrac{3}{4}}", "3/4", True),
+        ("\\boxed{0.\\bar{6}}", "2/3", True),
+        ("\\boxed{\\frac{3}{4} \\text{ or } 0.75}", "3/4", True),
         ("\\boxed{\\dfrac{9}{7}}", "9/7", True),
         ("\\boxed{\\frac16}", "\\frac{1}{6}", True),
         ("\\boxed{{5 \\over 6}}", "\\frac{5}{6}", True),
@@ -201,6 +284,8 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("答案是3.5万", "35000", True),
     ],
     "percent, money, units": [
+        ("\\boxed{42¢}", "42", True),
+        ("\\boxed{42\\,\\frac{\\text{km}}{\\text{h}}}", "42", True),
         ("\\boxed{25\\%}", "25", True),
         ("\\boxed{0.25}", "25\\%", True),
         ("The discount is 0.25%.", "25", False),
@@ -238,6 +323,11 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("\\boxed{5!}", "120", True),
     ],
     "equations": [
+        ("<answer>5 = 6</answer>", "6", False),
+        ("\\boxed{5=x}", "5", True),
+        ("\\boxed{y=4, x=3}", "x=3, y=4", True),
+        ("\\boxed{x=4, y=3}", "x=3, y=4", False),
+        ("\\boxed{\\angle A = 30^\\circ}", "30", True),
         ("\\boxed{x = 5}", "5", True),
         ("\\boxed{x = 5}", "y = 5", False),
         ("\\boxed{y = 1 + 2x}", "y=2x+1", True),
@@ -246,6 +336,15 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("\\boxed{2x - y + 1 = 0}", "y=2x+1", True),
     ],
     "sets, points, intervals, matrices": [
+        ("\\boxed{x<-2 \\text{ or } x>4}", "(-\\infty,-2)\\cup(4,\\infty)", True),
+        ("\\boxed{]2,5[}", "(2,5)", True),
+        ("\\boxed{\\{x \\mid 2 \\le x < 5\\}}", "[2,5)", True),
+        ("\\boxed{2 < x < 5}", "[2,5)", False),
+        ("The solution is 2 < x < 5.", "(2,5)", True),
+        ("\\boxed{\\{x=5\\}}", "5", True),
+        ("\\boxed{\\pm 1, \\pm 2}", "-2,-1,1,2", True),
+        ("\\boxed{\\text{no solution}}", "\\emptyset", True),
+        ("\\boxed{\\left(\\begin{array}{cc}1&2\\end{array}\\right)}", "\\begin{pmatrix}1&2\\end{pmatrix}", True),
         ("The roots are 9, 4 and -1.", "-1,4,9", True),
         ("\\boxed{1}", "0,1", False),
         ("\\boxed{\\{2,4,6,8\\}}", "\\{2,4,6\\}", False),
@@ -261,6 +360,11 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("\\boxed{\\begin{pmatrix}1&2\\end{pmatrix}}", "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", False),
     ],
     "bases, ratios, times": [
+        ("\\boxed{1011 \\text{ (base 2)}}", "1011_2", True),
+        ("\\boxed{1011_{\\text{two}}}", "1011_2", True),
+        ("\\boxed{3 \\text{ to } 2}", "3:2", True),
+        ("\\boxed{\\frac{3}{2}}", "3:2", True),
+        ("\\boxed{15:45}", "3:45 p.m.", True),
         ("\\boxed{1011_2}", "1011_{2}", True),
         ("\\boxed{1011_3}", "1011_2", False),
         ("The ratio is 4 : 7.", "4:7", True),
@@ -269,6 +373,11 @@ KINDS: dict[str, list[tuple[str, str, bool]]] = {
         ("\\boxed{3:45 \\text{ AM}}", "3:45 p.m.", False),
     ],
     "words": [
+        ("The day is Tuesday.", "Tuesday", True),
+        ("Yes, it is prime.", "yes", True),
+        ("A is correct.", "A", True),
+        ("The statement is not true.", "true", False),
+        ("选项B正确", "B", True),
         ("So the answer is Tuesday.", "\\text{Tuesday}", True),
         ("The answer is Monday.", "Tuesday", False),
         ("So the answer is the blue car.", "blue car", True),
@@ -323,6 +432,27 @@ def test_which_golds_can_be_answered() -> None:
     for gold in ["", " ", "\\text{}", "?", "nan", "None", "x" * 2000]:
         assert not usable_gold(gold)
         assert same_answer(gold, "72") is None
+
+
+def test_what_kind_a_gold_answer_is() -> None:
+    kinds = {
+        "integer": ["72", "-3", "1,000", "$5$", "5 apples"],
+        "decimal": ["0.5", "3.0", "1.5e3"],
+        "fraction": ["3/4", "\\frac{3}{4}", "2\\frac12"],
+        "percent": ["25\\%", "12.5%"],
+        "number in words": ["forty-two", "三十六"],
+        "choice": ["B", "(C)", "\\text{(A)}"],
+        "words": ["Tuesday", "blue car"],
+        "list": ["1, 2, 3", "\\{1,2\\}", "\\pm 3"],
+        "interval": ["[2,5)", "(-\\infty,1]", "(0,1)\\cup(2,3)", "x > 5"],
+        "tuple": ["(1,2)", "(3,-4)"],
+        "matrix": ["\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"],
+        "equation": ["y=2x+1", "x^2+y^2=4"],
+        "expression": ["2\\sqrt{3}", "x^2+1", "\\frac{\\pi}{4}"],
+        "unusable": ["", "?", "nan", "x" * 2000],
+    }
+    for kind, golds in kinds.items():
+        assert {gold: kind_of(gold) for gold in golds} == dict.fromkeys(golds, kind)
 
 
 BOMBS = [

@@ -81,6 +81,7 @@ def evaluate(
         samples=samples,
         seed=prepared.recipe.seed + 1_000_003 * (step + 1),
         sequences_at_once=max(at_once, 1),
+        fast=prepared.recipe.fast,
         go_on=go_on,
     )
     judged = []

@@ -1,6 +1,7 @@
 """Sampling completions of data rows outside of the trainer, with the sampling parameters of training."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ def sample(
     samples: int,
     seed: int,
     sequences_at_once: int,
+    fast: bool = True,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[Sampled]:
     """Yield `samples` completions of every row, short prompts first; stops early when `go_on()` turns false.
@@ -61,6 +63,8 @@ def sample(
     The random stream is its own, started from `seed`: the global one is as before afterwards.
     """
     import torch
+
+    from grpo_kit.prefill import shared_prefill
 
     prompts = [chat.encode(row["prompt"]) for row in rows]
     order = sorted(range(len(rows)), key=lambda index: len(prompts[index]))
@@ -78,7 +82,7 @@ def sample(
                 {"input_ids": [prompts[i] for i in chosen]}, padding_side="left", return_tensors="pt"
             )
             batch = {name: tensor.to(model.device) for name, tensor in padded.items()}  # (P, T)
-            with torch.no_grad(), autocast(device):
+            with torch.no_grad(), autocast(device), shared_prefill(model) if fast else nullcontext():
                 output = model.generate(**batch, generation_config=config, num_return_sequences=samples)
             completions = output[:, batch["input_ids"].shape[1] :].tolist()  # P * samples rows
             for position, index in enumerate(chosen):

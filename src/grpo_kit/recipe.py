@@ -128,6 +128,8 @@ class Recipe(Section):
     "peft.LoraConfig's keys; absent: full fine-tuning."
     grpo: dict[str, Any] = Field(default_factory=dict)
     "trl.GRPOConfig's keys, where they differ from the kit's defaults."
+    fast: bool = True
+    "Compute a step's gradients with less work; False: as TRL computes them."
     samples: Literal["all"] | PositiveInt = "all"
     "Which steps' completions are written to samples.jsonl: all, or every Nth step."
     name: str | None = None

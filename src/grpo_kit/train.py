@@ -43,6 +43,8 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         measure = HeldOut(prepared, scorer, run, console, stop)
         done = step_of(checkpoint) if checkpoint else 0
         trainer = build_trainer(prepared, scorer, run, recorder, [measure, recorder, Stopper(stop)], done)
+        if trainer.slow_because:
+            console.say(f"note       slower than it could be: {trainer.slow_because}")
         model = trainer.accelerator.unwrap_model(trainer.model)
         untouched = weights_fingerprint(model)
 
@@ -90,6 +92,7 @@ def build_trainer(
         processing_class=prepared.chat.tokenizer,
         peft_config=prepared.lora,
         callbacks=callbacks,
+        fast=prepared.recipe.fast,
         judge=RolloutJudge(scorer, rows, prepared.chat.decode),
         on_rollout=recorder.on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,

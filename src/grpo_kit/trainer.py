@@ -1,4 +1,4 @@
-"""GRPOTrainer, observed: every scored generation batch is handed on. The only module that touches its privates."""
+"""The trainer, observed: scored generation batches are handed on. It and `fast_trainer` alone touch TRL's privates."""
 
 import random
 import time
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import TrainerCallback, TrainerState
-from trl import GRPOTrainer
 
+from grpo_kit.fast_trainer import FastTrainer
 from grpo_kit.scoring import RolloutJudge, Scores
 
 
@@ -50,7 +50,7 @@ class RandomStreams(TrainerCallback):
             torch.cuda.set_rng_state_all(cuda)
 
 
-class ObservedTrainer(GRPOTrainer):
+class ObservedTrainer(FastTrainer):
     """The overrides time, keep and pass on what goes through, but for two.
 
     PEFT's `generate` goes past the forward that accelerate has wrapped, so adapters would be sampled from without the

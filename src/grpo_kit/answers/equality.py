@@ -1,11 +1,23 @@
 r"""Equality with the gold answer by value, not by spelling; exact. Numbers never reach a computer algebra system."""
 
 import re
+from fractions import Fraction
 from itertools import product
 
 from .number import Number, same_number
 from .symbolic import equivalent
-from .values import Expression, Sequence, Value, Words, assignment, is_relation, readings, stripped, with_base
+from .values import (
+    Expression,
+    Sequence,
+    Value,
+    Words,
+    assignment,
+    is_relation,
+    readings,
+    stripped,
+    top_parts,
+    with_base,
+)
 
 MAX_LENGTH = 1000
 
@@ -13,6 +25,11 @@ _MISSING = ("nan", "none", "null")
 _BASE = re.compile(r"(\d[0-9A-Fa-f]*)\s*_\s*(?:\{\s*(\w+)\s*\}|(\w+))")
 _CHOICE = re.compile(r"(?:(?:option|choice|answer)\s+)?(?:\(\s*([A-J])\s*\)|([A-J])(?=\s*$|[).:]))", re.IGNORECASE)
 _CLOCKS = ({"clock"}, {"clock", "clocka"}, {"clock", "clockp"})
+
+
+_NAME = re.compile(
+    r"\\[A-Za-z]+|sqrt|infty|infinity|pi|theta|a?(?:sin|cos|tan)|ln|log|exp|[pbvB]?matrix", re.IGNORECASE
+)
 
 
 def usable_gold(gold: str) -> bool:
@@ -35,8 +52,9 @@ def same_value(gold: str, answer: str, symbolic: bool = True) -> bool:
         return False
     if _squeezed(one) == _squeezed(other):
         return True
-    if _different_variables(one, other):
-        return False
+    left, right = _by_variable(one), _by_variable(other)
+    if left and right:
+        return left.keys() == right.keys() and all(same_value(left[name], right[name], symbolic) for name in left)
     if (based := _same_base(one, other)) is not None:
         return based
     if is_relation(one) or is_relation(other):
@@ -44,10 +62,11 @@ def same_value(gold: str, answer: str, symbolic: bool = True) -> bool:
     return any(_equal(g, a, symbolic) for g, a in product(readings(one), readings(other)))
 
 
-def _different_variables(one: str, other: str) -> bool:
-    """x = 5 is not y = 5."""
-    left, right = assignment(one), assignment(other)
-    return bool(left and right and left[0] and right[0] and left[0] != right[0])
+def _by_variable(text: str) -> dict[str, str] | None:
+    """The values of `x = 3, y = 4` by variable; None unless each part gives another variable its value."""
+    found = [assignment(part) for part in top_parts(text)]
+    values = {part[0]: part[1] for part in found if part and part[0]}
+    return values if len(values) == len(found) else None
 
 
 def _same_base(one: str, other: str) -> bool | None:
@@ -61,13 +80,20 @@ def _same_base(one: str, other: str) -> bool | None:
 
 def _same_relation(one: str, other: str) -> bool:
     """Two relations with the same solutions, or a relation and the set that solves it; a number is neither."""
-    return not any(isinstance(readings(text)[0], Number) for text in (one, other)) and equivalent(one, other)
+    if any(isinstance(readings(text)[0], Number) for text in (one, other)):
+        return False
+    return _letters(one) == _letters(other) and equivalent(one, other)
 
 
 def _equal(gold: Value, answer: Value, symbolic: bool) -> bool:
     match gold, answer:
         case Number(), Number():
             return same_number(gold, answer)
+        case (Sequence(kind="clock", items=(Number() as one, Number() as other)), Number() as ratio) | (
+            Number() as ratio,
+            Sequence(kind="clock", items=(Number() as one, Number() as other)),
+        ):
+            return ratio.value.denominator > 1 and ratio.value * other.value == one.value  # 3:2 as 3/2
         case Sequence(), Sequence():
             return _same_sequence(gold, answer, symbolic)
         case Sequence(items=(only,), kind="set" | "()"), _:
@@ -81,8 +107,16 @@ def _equal(gold: Value, answer: Value, symbolic: bool) -> bool:
         case Expression(), Expression() if _squeezed(gold.latex) == _squeezed(answer.latex):
             return True
         case (Number() | Expression()) as one, (Number() | Expression()) as other:
-            return symbolic and not _is_task(gold, answer) and equivalent(_latex(one), _latex(other))
+            if not symbolic or _is_task(gold, answer):
+                return False
+            left, right = _latex(one), _latex(other)
+            return _letters(left) == _letters(right) and equivalent(left, right)
     return False
+
+
+def _letters(latex: str) -> set[str]:
+    """The variables of an expression; two with different ones are not compared: computer algebra takes its time."""
+    return set(re.findall(r"[A-Za-z]", _NAME.sub("", latex))) - set("ei")
 
 
 def _same_sequence(gold: Sequence, answer: Sequence, symbolic: bool) -> bool:
@@ -98,8 +132,25 @@ def _same_sequence(gold: Sequence, answer: Sequence, symbolic: bool) -> bool:
                 return False
             del left[match_at]
         return True
+    if kinds == {"clock", "clockp"}:
+        return _minutes(gold) == _minutes(answer) or _same_items(gold, answer, symbolic)
+    pairs = list(zip(gold.items, answer.items, strict=True))
+    if any(isinstance(g, Number) and isinstance(a, Number) and not same_number(g, a) for g, a in pairs):
+        return False  # before any algebra
     alike = len(kinds) == 1 or gold.bare or answer.bare or kinds in _CLOCKS
-    return alike and all(_equal(g, a, symbolic) for g, a in zip(gold.items, answer.items, strict=True))
+    return alike and _same_items(gold, answer, symbolic)
+
+
+def _same_items(gold: Sequence, answer: Sequence, symbolic: bool) -> bool:
+    return all(_equal(g, a, symbolic) for g, a in zip(gold.items, answer.items, strict=True))
+
+
+def _minutes(time: Sequence) -> list[object]:
+    """A time of day with its hour on the 24-hour clock."""
+    items: list[object] = [item.value if isinstance(item, Number) else item for item in time.items]
+    if time.kind == "clockp" and isinstance(items[0], Fraction) and items[0] < 12:
+        items[0] += 12
+    return items
 
 
 def _same_words(gold: str, answer: str) -> bool:
@@ -134,4 +185,4 @@ def _squeezed(text: str) -> str:
     """One spelling of blanks, products, single-character braces and, for words, case."""
     text = re.sub(r"\\(?:cdot|times)(?![A-Za-z])", "*", text)
     text = re.sub(r"([_^])\{(\w)\}", r"\1\2", re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text))
-    return text.casefold() if len(text) > 1 and "\\" not in text else text
+    return text.casefold() if re.search(r"[^\W\d_]{3}|_", text) and "\\" not in text else text

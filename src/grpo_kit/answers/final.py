@@ -6,6 +6,7 @@ from itertools import islice, pairwise
 
 from . import prose
 from .equality import same_value
+from .json_object import json_answer
 from .text import balanced, plain, visible
 
 PLACES = ("none", "boxed", "answer_tag", "hash")
@@ -15,13 +16,17 @@ MAX_TASKS = 20
 
 _IDLE_ZEROS = re.compile(r"(?<![\d.])0{30,}(?=\d)|(\d\.\d{0,30}?)0{30,}(?!\d)")  # they would hide the closing brace
 _FORMULA_STOP = re.compile(r"[.,;](?=\s*(?:\\\]|\\\)|\$\$))")  # the full stop of a displayed formula ends no sentence
+_STRUCK = re.compile(r"~~[^~\n]{1,80}~~|</?(?:b|i|u|em|strong|span|p|br)\b[^<>]{0,40}>", re.IGNORECASE)
+_THEREFORE = re.compile(r"(?<![<>=])=>|[⇒→∴]|\\(?:Rightarrow|implies|therefore)(?![A-Za-z])")
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 _BOX = re.compile(r"(?:\\(?:boxed|fbox)|\bboxed(?=\{))\s?(?:(?P<open>\{)|(?P<bare>[-+]?\w+(?:\.\d+)?))")
 _HASH = re.compile(r"^[ \t]*####(?!#)[ \t]*(.*)$", re.MULTILINE)
 _HEADING = re.compile(r"[^\w\\$]*[A-Za-z]{2,}")
 _UNFINISHED = re.compile(r"<answer>|\\boxed|^[ \t]*####[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_PLACEHOLDER = re.compile(r"\W*(?:(?:the |your |my )*(?:final |correct )?answer(?: here)?)?\W*", re.IGNORECASE)
-_SENTENCE = re.compile(r"\s*[A-Z][A-Za-z ]{1,60} (?:is|are|was|were|equals) ([^\n]{1,60}?)\.?\s*")
+_PLACEHOLDER = re.compile(
+    r"(?!\s*\\\{\s*\\\}\s*\Z)\W*(?:(?:the |your |my )*(?:final |correct )?answer(?: here)?)?\W*", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"\s*[A-Z][A-Za-z ]{1,60}(?: (?:is|are|was|were|equals)|:) +([^\n]{1,60}?)\.?\s*")
 _SEPARATORS = re.compile(r"(?:\band\b|\bor\b|[\s,;$.]|和|或|[a-z]\s*=|\\[()])*")
 
 
@@ -38,18 +43,26 @@ def final_answer(completion: str, require: str = "none") -> str | None:
     """The answer that the completion commits to last, outside its reasoning; None where there is none."""
     if require not in PLACES:
         raise ValueError(f"require: {require!r}; write one of {', '.join(PLACES)}")
-    text = _own_turn(
-        prose.without_code(plain(_FORMULA_STOP.sub("", _IDLE_ZEROS.sub(r"\1", visible(completion)[-MAX_LENGTH:]))))
-    )
+    text = plain(_IDLE_ZEROS.sub(r"\1", visible(completion)[-MAX_LENGTH:]))
+    is_json, entry = json_answer(text)
+    if is_json:
+        return entry if require == "none" else None
+    text = _own_turn(_readable(text))
     if candidates := _candidates(text):
         chosen = _settled(candidates, text)
-    elif _UNFINISHED.search(text):
+    elif _UNFINISHED.search(text) or text.count("$$") % 2 or text.count("\\[") > text.count("\\]"):
         return None
     else:
         chosen = _statement(text)
     if chosen is None or (require != "none" and require not in chosen.places):
         return None
     return chosen.text
+
+
+def _readable(text: str) -> str:
+    """Without program listings, struck out text, HTML emphasis and the full stops of displayed formulas."""
+    text = _FORMULA_STOP.sub("", prose.without_code(text))
+    return _THEREFORE.sub(" so ", _STRUCK.sub("", text))
 
 
 def _own_turn(text: str) -> str:
@@ -118,7 +131,7 @@ def _without_boxes(content: str) -> str:
 
 def _said(content: str) -> str:
     """`The answer is 23` or `It is 23.` inside a mark says 23."""
-    if sentence := _SENTENCE.fullmatch(content):
+    if sentence := _SENTENCE.fullmatch(re.sub(r"\\text\s?\{([^{}]*)\}", r"\1", content)):
         return sentence[1]
     said = prose.announcements(re.sub(r"\\text\s?\{([^{}]*)\}", r"\1", content)) if "nswer" in content else []
     return said[-1].text if said else content.strip()
@@ -138,21 +151,27 @@ def _settled(candidates: list[Candidate], text: str) -> Candidate | None:
         gap = text[before.end : candidate.start]
         if current and same_value(current.text, candidate.text, symbolic=False):
             current = replace(candidate, places=candidate.places | current.places)
-        elif prose.commits(gap) or _outranks(candidate, before):
+        elif (prose.commits(gap) and not _says_the_same(gap, text[: before.start])) or _outranks(candidate, before):
             current = candidate
         elif current and before.places == candidate.places == {"boxed"} and _SEPARATORS.fullmatch(gap):
             current = replace(candidate, text=f"{current.text}, {candidate.text}")
         else:
             current = None
     rest = prose.taken_back(text[candidates[-1].end :])
-    return current if rest is None else _statement(rest)
+    return current if rest is None else _statement(rest.lstrip(" ,;:"))
 
 
 def _outranks(candidate: Candidate, before: Candidate) -> bool:
     """An announced value after an unannounced one, a tag or `####` after a box: the text has come to its answer."""
     if candidate.announced and not before.announced:
         return True
-    return not candidate.places <= {"boxed"} and before.places <= {"boxed"}
+    return not candidate.places <= {"boxed"} and before.places <= {"boxed"} and not before.announced
+
+
+def _says_the_same(gap: str, before: str) -> bool:
+    """`Final answer: 12` and then `Final answer: 42`: the second is no more final than the first."""
+    lead = gap.strip(" \n*#_.").lower()
+    return bool(lead) and before.lower().rstrip(" \n*#_.").endswith(lead)
 
 
 def _statement(text: str) -> Candidate | None:

@@ -3,11 +3,15 @@
 import re
 
 from .equality import usable_gold
+from .intervals import as_interval
 from .number import Number
 from .values import Expression, Sequence, is_relation, readings, stripped
 
 _CHOICE = re.compile(r"\(?[A-J]\)?[.):]?")
-_INTERVAL = ("(]", "[)", "[]")
+_DEFINES = re.compile(
+    r"[A-Za-z](?:\s*\([a-z]\))?\s*=[^,;]*(?<![\\A-Za-z])[a-z](?![A-Za-z])[^,;]*$"
+)  # y = 2x + 1, but not x = 5
+_INTERVAL = ("()", "(]", "[)", "[]", "union")
 
 
 def kind_of(gold: str) -> str:
@@ -18,17 +22,17 @@ def kind_of(gold: str) -> str:
     text = stripped(gold)
     if _CHOICE.fullmatch(text):
         return "choice"
-    if is_relation(text):
+    if is_relation(text) or _DEFINES.match(text):
         return "equation"
     match readings(text)[0]:
         case Number() as number:
             return _kind_of_number(number, text)
         case Sequence(kind="rows" | "det" | "row"):
             return "matrix"
-        case Sequence(kind="()"):
+        case Sequence(kind="()") if as_interval(text) is None and "infty" not in text:
             return "tuple"
         case Sequence(kind=kind):
-            return "interval" if kind in _INTERVAL or kind == "union" else "list"
+            return "interval" if kind in _INTERVAL else "list"
         case Expression():
             return "expression"
     return "words"

@@ -1,7 +1,7 @@
 r"""One number read out of a short text, exactly: `1,234`, `-3/4`, `2\frac{1}{3}`, `3.2 \times 10^5`, `$5`, `12%`."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from . import words
@@ -16,22 +16,23 @@ _ARGUMENT = rf"(?:\{{\s*-?\s*{_DECIMAL}\s*\}}|\d)"
 _EXPONENT = r"(?:\{\s*[-+]?\d+\s*\}|\(\s*[-+]?\d+\s*\)|[-+]?\d+)"
 # The same forms without names, for finding numbers in prose.
 TOKEN = (
-    rf"(?:(?:{_INTEGER}[ ]?)?\\frac\s*{_ARGUMENT}\s*{_ARGUMENT}|\d+[ ]\d+/\d+|{_DECIMAL}[ ]?/[ ]?{_DECIMAL}"
+    rf"(?:(?:{_INTEGER}[ ]?)?\\frac\s*{_ARGUMENT}\s*{_ARGUMENT}"
+    rf"|\d+(?:[ ](?:and[ ])?|又)\d+/\d+|{_DECIMAL}[ ]?/[ ]?{_DECIMAL}"
     rf"|{_DECIMAL}[eE][-+]?\d+|(?:{_DECIMAL}\s*(?:\\times|\\cdot|\*|x)\s*)?10\s*\^\s*{_EXPONENT}"
     rf"|{_DECIMAL}\s*\^\s*{_EXPONENT}|{_DECIMAL})(?:\s*%)?"
 )
 _BODY = re.compile(
-    rf"""(?:(?P<lwhole>{_INTEGER})\s*)?\\frac\s*(?P<lnum>{_ARGUMENT})\s*(?P<lden>{_ARGUMENT})
-    | (?P<whole>\d+)[ ](?P<wnum>\d+)/(?P<wden>\d+)
+    rf"""(?:(?P<lwhole>{_INTEGER})\s*(?:and\s+)?)?\\frac\s*(?P<lnum>{_ARGUMENT})\s*(?P<lden>{_ARGUMENT})
+    | (?P<whole>\d+)(?:[ ](?:and[ ])?|又)(?P<wnum>\d+)/(?P<wden>\d+)
     | (?P<num>{_DECIMAL})\s*/\s*(?P<den>{_DECIMAL})
     | (?P<mantissa>{_DECIMAL})[eE](?P<exponent>[-+]?\d+)
     | (?:(?P<factor>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?10\s*\^\s*(?P<tens>{_EXPONENT})
     | (?P<base>{_DECIMAL}|\(-?{_DECIMAL}\))\s*\^\s*(?P<power>{_EXPONENT})
-    | (?P<fixed>\d*\.\d*)\\overline\{{(?P<repeat>\d+)\}}
+    | (?P<fixed>\d*\.\d*)\\(?:overline|bar|dot)\s*\{{(?P<repeat>\d+)\}}
     | (?P<plain>{_DECIMAL})""",
     re.VERBOSE,
 )
-_SIGN = re.compile(r"\s*([-+负]|minus\s|negative\s)\s*")
+_SIGN = re.compile(r"\s*([-+负]|零下|minus\s|negative\s)\s*", re.IGNORECASE)
 _CURRENCY = re.compile(rf"\s*({CURRENCY})\s*")
 _SCALE = re.compile(r"\s*(hundred|thousand|million|billion|trillion)\b|\s*(万亿|亿|万)")
 _PERCENT = re.compile(r"\s*(?:%|percent(?:age points?)?\b|per cent\b|pct\b)")
@@ -42,11 +43,14 @@ _ATTACHED_UNIT = re.compile(
 _SPACED_LETTER = re.compile("[mgshlLVWANJCFK]")
 # Words that go on with the value instead of naming what is counted.
 _NO_UNIT = re.compile(
-    "or|and|to|plus|minus|times|divided|through|over|versus|vs|by|with|for|from|the|pi|sqrt|sin|cos|tan|log|ln|mod|"
+    "is|are|was|were|has|have|can|or|and|to|plus|minus|times|divided|through|over|versus|vs|by|with|for|from|the|pi|sqrt|sin|cos|tan|log|ln|mod|"
     + "|".join(words.SMALL),
     re.IGNORECASE,
 )
-_UNIT_WORD = re.compile(r"[^\W\d_]+\.?(?:\^?\{?\d\}?)?")
+_NO_FIRST_UNIT = ("squared", "cubed", "factorial")  # but 5 meters squared
+_UNIT_WORD = re.compile(r"[^\W\d_]+\.?(?:\^\{?-?\d\}?)?|[A-Za-z]+-?\d")
+_COMPOUND = re.compile(rf"[时分元块角米里克斤吨年天周月点度][{words.CHINESE}半]|分之")  # 三元五角 is not 3
+_BELOW_ZERO = re.compile(r"\s*(?:°\s?[CF]?|degrees(?: Celsius| Fahrenheit)?)?\s*below zero", re.IGNORECASE)
 _SAME_UNIT = {
     name: (kind, Fraction(factor))
     for kind, units in {
@@ -83,14 +87,19 @@ def read_number(text: str) -> Number | None:
             negative, text = sign[1].strip() not in "+", text[sign.end() :]
         if not unit and (money := _CURRENCY.match(text)):
             unit, text = money[1].strip(), text[money.end() :]
-    body = _digits(text) or _words(text)
+    if negative and re.match(r"\((?!\s*-).*\)$", text) and (inner := read_number(text)):
+        return replace(inner, value=-inner.value)
+    body = _words(text) or _digits(text)
     if body is None:
         return None
     value, percent, rest = body
+    value, rest = words.counted(value, rest)
     if scale := _SCALE.match(rest):
         value, rest = value * _scale(scale[1] or scale[2]), rest[scale.end() :]
     if sign := _PERCENT.match(rest):
         percent, rest = True, rest[sign.end() :]
+    if below := _BELOW_ZERO.match(rest):
+        negative, rest = not negative, rest[below.end() :]
     if not _is_unit(rest):
         return None
     product = len(rest) == 1 and rest.isascii() and rest.isalpha()
@@ -170,13 +179,14 @@ def _scale(word: str) -> int:
 def _is_unit(rest: str) -> bool:
     """Whether what stands after a number only names what it counts: `cm^3`, ` square meters`, `平方米`, `°C`."""
     name = rest.strip()
-    if re.fullmatch(r"(?:°\s?[CFK]?|[$€£¥])?\.?", name):
+    if re.fullmatch(r"(?:°\s?[CFK]?|[$€£¥'\"])?\.?", name):
         return True
+    name = re.sub(r"\\(?:mu|Omega)(?![A-Za-z])\s*", "ohm", name)
     tokens = [token for token in re.split(r"\s+|(?<=\w)[/·-](?=\w)|\\cdot", name) if token not in ("", "/")]
     if not 0 < len(tokens) <= MAX_UNIT_WORDS or not all(_UNIT_WORD.fullmatch(token) for token in tokens):
         return False
     letters = [re.sub(r"[\W\d_]", "", token) for token in tokens]
-    if any(_NO_UNIT.fullmatch(word) for word in letters):
+    if any(_NO_UNIT.fullmatch(word) for word in letters) or letters[0] in _NO_FIRST_UNIT or _COMPOUND.search(name):
         return False
     if rest[0].isspace() or not letters[0].isascii():
         return all(len(w) > 1 or not w.isascii() or _SPACED_LETTER.fullmatch(w) for w in letters)

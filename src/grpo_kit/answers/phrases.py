@@ -2,8 +2,9 @@ r"""The value that a phrase or a plain sentence states: `about 5 apples`, `So $x
 
 import re
 
+from . import nonanswers
 from .equality import same_value
-from .number import CURRENCY, TOKEN, read_number
+from .number import CURRENCY, TOKEN, Number, read_number
 from .values import Expression, Sequence, Words, read
 from .words import CHINESE, ENGLISH
 
@@ -14,9 +15,10 @@ _MATH = re.compile(
     r"\$\$?((?!\s)[^$]{1,300}?)(?<![\s\\])\$\$?(?!\d)|\\\((.{1,300}?)\\\)|\\\[(.{1,300}?)\\\]", re.DOTALL
 )
 _SCALE = r"(?:万亿|[万亿]|(?:thousand|million|billion|trillion)\b)"
-_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}(?:\s?{_SCALE})?"
+_BELOW_ZERO = r"\s?(?:°\s?[CF]?|degrees)?\s*below zero"
+_SIGNED = rf"(?:minus |negative |[-+]\s?)?{CURRENCY}?\s?-?{TOKEN}(?:\s?{_SCALE}|{_BELOW_ZERO})?"
 _NUMBER = re.compile(rf"(?<![\w.^_{{\\])(?:{_SIGNED})(?!\d*!!)|(?<=[一-鿿])(?:{_SIGNED})")
-_FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
+_FORMULA_PART = r"[-+*/^=().,:\d\s{}\[\]]|\\[a-z]+|\bpi\b|(?<![A-Za-z])[A-Za-z](?![A-Za-z])"
 _FORMULA = re.compile(rf"(?<![\w^{{.,'$€£¥-])(-?(?:\d|(?=\\)|[(\[]|[A-Za-z]\s?[-+*/^=(\\])(?:{_FORMULA_PART})*)$")
 _CHINESE_NUMBER = re.compile(rf"负?(?:[{CHINESE}]{{2,}}|[{CHINESE.replace('一', '')}])[^,.]*$")
 _COPULA = re.compile(
@@ -39,18 +41,35 @@ _OPEN_ENDED = re.compile(
     re.IGNORECASE,
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
-_REASON = re.compile(r",?\s(?:since|because)\s")
+_REASON = re.compile(
+    r",?\s(?:since|because)\s|,\s(?:where|(?:which is )?\S{1,9} (?:more|less|fewer) than)\s"
+    r"|,?\s(?:and not|not|rather than|instead of)\s(?=\S*\d)"
+)
 _OR = re.compile(r",?\s+or\s+")
 _WITHIN = re.compile(r"\b(?:(?:in|for|per|after|every|within|from)\s(?:the\s|a\s)?|of\sthe\s)$", re.IGNORECASE)
-_LINK = re.compile(rf"{_COPULA.pattern}|\b(?:total|so|making|leaving|earns?|left|altogether|and then)\b|[剩还得]")
+_LINK = re.compile(
+    rf"{_COPULA.pattern}|\b(?:total|so|making|leaving|earns?|left|altogether|and then"
+    r"|keeps?|sav(?:es|ed|ing)|paying|simplif(?:ies|ied) to|reduces to|i\.e\.)|[剩还得]"
+)
+_SUMMED = re.compile(r"^[^,.\d]{0,30}\b(?:in (?:total|all)|altogether)\b")
 _CONCLUSION = re.compile(
     r"\W*(?:so|thus|therefore|hence|in total|altogether|finally)\b|所以|因此|故|一?共", re.IGNORECASE
 )
+_SO = re.compile(r"(?<=[\d)}$]),\s(?:so|thus|hence|therefore)\s(?=[^,]*$)", re.IGNORECASE)
 _LEAD = re.compile(r"^\W*(?:so|thus|therefore|hence|then|finally)\b[\s,:]*(?=\S)", re.IGNORECASE)
 _SOLUTIONS = re.compile(
-    r"\b(?:roots|solutions|zeros|zeroes|解|根)\b[^=.]{0,60}?(?:\bare|:|[是为])\s*(.+)$", re.IGNORECASE
+    r"(?:\b(?:roots|solutions?|zeros|zeroes)\b|解|根)[^=.]{0,60}?(?:\b(?:are|is)\b|:|[是为])\s*(.+)$", re.IGNORECASE
 )
 _OPERATOR_BEFORE = re.compile(r"[\d)}]\s*(?:[-+*/^]|\\(?:times|cdot|div)|to|through)\s*$")
+_OPEN_UPWARD = re.compile(r"\d(?:\s?\+|-?ish)[\s.!*]*$")  # 42+
+_NO_PHRASE = re.compile(r"(?:how|what|whatever|correct|right|wrong|incorrect)\b(?!\W*$)", re.IGNORECASE)
+_EXPLAINED = re.compile(r"([^:]+):\s(?=.*[=A-Za-z])")  # `14: 3 * 14 = 42`
+_RATHER = re.compile(r".*\bor rather\b[\s,]*", re.IGNORECASE)
+_INSTEAD = re.compile(r"\W*not\s[^.!?]{1,60}?\bbut\s+", re.IGNORECASE)
+_IS = re.compile(r"(?:\b(?:is|was|are|were|be)|'s)\s+(?:the\s+|an?\s+)?", re.IGNORECASE)
+_PRAISE = re.compile(
+    r"\b(?:correct|right|clear|done|valid|complete|consistent|here|it|that|this|not|all)\b", re.IGNORECASE
+)
 _DESCRIPTION = re.compile(
     r"(?:the\s+)?(?:total\s+)?(?:number|value|sum|product|amount|count|result)\s+of\s", re.IGNORECASE
 )
@@ -60,6 +79,8 @@ _TRAILING = re.compile(r"(?:\s[:;]-?[()]+|[^\w()\[\]{}%$°€£¥!|'\"\\])+$")
 
 def announced_value(phrase: str) -> str | None:
     """What follows `the answer is`: a value, or the phrase itself where it commits to no single one."""
+    if _OPEN_UPWARD.search(phrase):
+        return phrase.strip(" .!*")
     phrase = unmarked(phrase if "{" in phrase else phrase.rstrip("} \n"))
     while filler := _FILLER.match(phrase):
         phrase = phrase[filler.end() :]
@@ -69,6 +90,14 @@ def announced_value(phrase: str) -> str | None:
         return phrase  # `the number of ways to seat 4 people` is the task in other words
     if math := list(_MATH.finditer(phrase)):
         return _joined(math, phrase) if len(math) > 1 else _with_unit(math[0], phrase)
+    if any(nonanswers.is_bound(phrase[: n.start()], phrase[n.end() :]) for n in _NUMBER.finditer(phrase)):
+        return phrase
+    if _NO_PHRASE.match(phrase):
+        return phrase
+    if rather := _RATHER.match(phrase):
+        phrase = phrase[rather.end() :]
+    if (before := _EXPLAINED.match(phrase)) and _is_value(before[1]):
+        phrase = before[1]
     if _is_value(phrase) or _OPEN_ENDED.search(phrase):
         return _first_of_same(phrase)
     if not re.search(r"\d", phrase):
@@ -82,13 +111,15 @@ def announced_value(phrase: str) -> str | None:
 
 def stated_value(sentence: str) -> str | None:
     """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
-    sentence = _LEAD.sub("", unmarked(_REASON.split(sentence[-MAX_PHRASE:])[0]))
+    sentence = _LEAD.sub("", unmarked(_REASON.split(_INSTEAD.sub("", sentence[-MAX_PHRASE:]), maxsplit=1)[0]))
     if _RANGE.search(sentence):
         return None
     if solutions := _SOLUTIONS.search(sentence):
         return solutions[1] if _is_value(solutions[1]) else None
     if _is_value(sentence):
         return _first_of_same(sentence)
+    if clause := _SO.search(sentence):
+        return stated_value(sentence[clause.end() :]) or stated_value(sentence[: clause.start()])
     math = list(_MATH.finditer(sentence))
     numbers = [n for n in _NUMBER.finditer(sentence) if not any(m.start() <= n.start() < m.end() for m in math)]
     if math and (not numbers or numbers[-1].end() < math[-1].end()):
@@ -98,12 +129,28 @@ def stated_value(sentence: str) -> str | None:
         return tail  # 负三度
     if isinstance(read(tail), Sequence) and _is_value(tail):
         return _first_of_same(tail)
+    if isinstance(read(tail), Number) and read_number(tail) is None:
+        return tail  # 3/4 (75%)
     formula = _FORMULA.search(sentence)
-    if formula and not (numbers and numbers[-1].start() < formula.start(1) < numbers[-1].end()):  # negative 8
+    if formula and not (numbers and numbers[-1].start() <= formula.start(1) < formula.end() <= numbers[-1].end()):
         before = sentence[: formula.start()]
-        unsettled = _OPEN_ENDED.search(before[-20:]) or _OPERATOR_BEFORE.search(before)
+        unsettled = _OPEN_ENDED.search(_just_before(before)) or _OPERATOR_BEFORE.search(before)
         return formula[1].strip() if _is_value(formula[1]) and not unsettled else None
     return _last_number(numbers, sentence) if numbers else _worded(sentence)
+
+
+def stated_words(sentence: str) -> str | None:
+    """`The day is Tuesday` says Tuesday, `Yes, it is even` says yes; not more than three words."""
+    sentence = unmarked(sentence)
+    if verdict := re.match(r"(?:yes|no)\b(?=,)", sentence, re.IGNORECASE):
+        return verdict[0]
+    words = sentence[_last_end(_IS, sentence) :]
+    short = words != sentence and 0 < len(words.split()) <= 3
+    return words if short and not re.search(r"\d", sentence) and not _PRAISE.search(words) else None
+
+
+def concludes(sentence: str) -> bool:
+    return bool(_CONCLUSION.match(sentence))
 
 
 def unmarked(text: str) -> str:
@@ -115,8 +162,7 @@ def unmarked(text: str) -> str:
 
 
 def is_bare_number(sentence: str) -> bool:
-    number = read_number(unmarked(sentence).strip("$"))
-    return number is not None and not re.search(r"[^\W\d]", number.unit)
+    return read_number(unmarked(sentence).strip("$")) is not None
 
 
 def _joined(math: list[re.Match[str]], text: str) -> str:
@@ -138,15 +184,27 @@ def _content(math: re.Match[str]) -> str:
 
 def _last_number(numbers: list[re.Match[str]], sentence: str) -> str | None:
     """The last number, where the sentence concludes to it or has no other; `in 7 days` is no other."""
+    numbers = [n for n in numbers if not nonanswers.is_no_value(sentence[: n.start()])]
     numbers = [n for n in numbers if not _WITHIN.search(sentence[: n.start()])] or numbers[-1:]
+    if not numbers:
+        return None
     last = numbers[-1]
     value, before = last[0].strip(), sentence[: last.start()]
     if _OPERATOR_BEFORE.search(before) or (value[0] in "+-" and re.search(r"[\d)}]\s*$", before)):
         return None
-    concluded = len({n[0].strip() for n in numbers}) == 1 or _LINK.search(sentence[numbers[-2].end() : last.start()])
-    if _OPEN_ENDED.search(before[-20:]) or not (concluded or _CONCLUSION.match(sentence)):
+    concluded = len({n[0].strip() for n in numbers}) == 1 or _LINK.search(
+        sentence[numbers[-2].end() : last.start()] + _SUMMED.sub(" total ", sentence[last.end() :], count=1)
+    )
+    if nonanswers.is_bound(before, sentence[last.end() :]):
+        return None
+    if _OPEN_ENDED.search(_just_before(before)) or not (concluded or _CONCLUSION.match(sentence)):
         return None
     return value
+
+
+def _just_before(before: str) -> str:
+    """The words right before a value, from the last verb on: `the difference between 50 and 8 is 42`."""
+    return before[max(_last_end(_COPULA, before) - 5, len(before) - 20, 0) :]
 
 
 def _is_value(text: str) -> bool:

@@ -5,7 +5,9 @@ import unicodedata
 
 MAX_BRACES = 2_000  # characters between braces; no answer is longer
 
-_THINK = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
+_THINK = re.compile(
+    r"<\s?(/?)\s?(?:think|thinking|thought|reasoning|reflection|scratchpad)\b[^<>/]{0,20}>|\[(/?)THINK\]", re.IGNORECASE
+)
 _END_OF_TURN = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end_of_text)\|>|</s>")
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
@@ -35,6 +37,9 @@ _CHARACTERS = str.maketrans(
         "≈": r"\approx ",
         "±": r"\pm ",
         "∅": r"\emptyset ",
+        "ℝ": r"\mathbb{R}",
+        "º": "°",
+        "¢": " cents",
         "θ": r"\theta ",
     }
 )
@@ -43,10 +48,17 @@ _CHARACTERS = str.maketrans(
 _TIDYING: list[tuple[re.Pattern[str], str]] = [
     (re.compile(p), r)
     for p, r in [
-        (r"\\(?:left|right|bigg?|Bigg?|displaystyle|textstyle|limits)(?![A-Za-z])|(?<!\\)\\[!,;:>]", ""),
-        (r"\{,\}", ","),
+        (r"\\(?:left|right|bigg?|Bigg?|displaystyle|textstyle|limits|large|Large|small)(?![A-Za-z])", ""),
+        (r"(?<!\\)\\(?:[!,;:>]|thinspace(?![A-Za-z]))|\\color\s*\{\w+\}", ""),
+        (r"\{\s*,\s*\}", ","),
+        (r"\\colon(?![A-Za-z])", ":"),
+        (r"\\dots[cb]?(?![A-Za-z])", r"\\ldots "),
         (r"(?<!\\)\\(?:q?quad(?![A-Za-z])|\s)|~", " "),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:[dtc]frac|nicefrac|sfrac)(?![A-Za-z])", r"\\frac"),
+        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (r"\\pounds(?![A-Za-z])", "£"),
+        (r"\\(?:text)?euro(?![A-Za-z])", "€"),
+        (r"\\(?:math|text)dollar(?![A-Za-z])", "$"),
         (r"\{\s*([^{}\\]{1,99}?)\s*\\over\s*([^{}\\]{1,99}?)\s*\}", r"\\frac{\1}{\2}"),
         (r"\{([^{}\\]{1,99})\}\s*\\over\s*\{([^{}\\]{1,99})\}", r"\\frac{\1}{\2}"),
         (r"\{\s*\(\s*([\w.]+)\s*\)\s*\}", r"{\1}"),
@@ -69,8 +81,12 @@ _TIDYING: list[tuple[re.Pattern[str], str]] = [
         (r"\\sqrt\s*(\d+|[A-Za-z])", r"\\sqrt{\1}"),
     ]
 ]
+_INFINITY = re.compile(r"(?<=[-+,(\[])(?:inf|infinity|oo)(?=[,)\]])|^infinity$", re.IGNORECASE)
+_QUOTIENT_OF_UNITS = re.compile(
+    r"\\[dt]?frac\s*\{\s*\\(?:text|mathrm)\{([^{}]+)\}\s*\}\s*\{\s*\\(?:text|mathrm)\{([^{}]+)\}\s*\}"
+)
 _FONT = re.compile(
-    r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mathsf|boldsymbol|bm|mbox|hbox|operatorname|emph"
+    r"\\(?:textcolor\s*\{\w+\}\s*|ensuremath|text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mathsf|boldsymbol|bm|mbox|hbox|operatorname|emph"
     r"|underline)\s*\{([^{}]*)\}"
 )
 
@@ -82,9 +98,9 @@ def visible(completion: str) -> str:
     for tag in _THINK.finditer(completion):
         if not thinking:
             kept.append(completion[start : tag.start()])
-            if tag[1]:
+            if tag[1] or tag[2]:
                 kept.clear()
-        thinking = not tag[1]
+        thinking = not (tag[1] or tag[2])
         start = tag.end()
     if not thinking:
         kept.append(completion[start:])
@@ -104,8 +120,10 @@ def plain(text: str) -> str:
 def tidy(text: str) -> str:
     """Plain text with LaTeX spelt one way; no value changes."""
     text = plain(text)
+    text = _INFINITY.sub(r"\\infty ", text.replace("+/-", r"\pm "))
     if "\\" not in text and "*" not in text and "sqrt" not in text and "{" not in text:
         return text
+    text = _QUOTIENT_OF_UNITS.sub(r" \1/\2", text)
     for _ in range(3):  # fonts nest
         text, changed = _FONT.subn(r" \1 ", text)
         if not changed:

@@ -3,11 +3,13 @@ r"""What a short text says: a number, a list, an interval, a matrix, words, or a
 import re
 from dataclasses import dataclass
 
-from .number import Number, read_number
+from .intervals import as_interval
+from .number import Number, read_number, same_number
 from .text import balanced, nesting, split_top, tidy
 
 MAX_ITEMS = 40
 MAX_NESTING = 30
+MAX_TWICE = 100  # characters of `3/4 (75%)`
 
 _WRAPPERS = [
     re.compile(p, re.DOTALL)
@@ -24,17 +26,27 @@ _WRAPPERS = [
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)")
 _VARIABLE = (
     r"(?:(?:[A-Za-z]|\\[a-z]+)(?:_(?:\w|\{\w+\}))?(?:\s*\(\s*\w\s*\))?"
-    r"|(?:\\angle\s*)?[A-Z]{2,3}|[A-Za-z]{4,}(?:\s[A-Za-z]+){0,3})"
+    r"|m?\s*\\angle\s*[A-Z]{1,3}|[A-Z]{2,3}|[A-Za-z]{4,}(?:\s[A-Za-z]+){0,3})"
 )
 _ARITHMETIC = r"(?:[^A-Za-z=<>\\]|\\(?:times|cdot|div|frac|sqrt)(?![A-Za-z]))+"
 _ASSIGNED = re.compile(rf"\s*(?:({_VARIABLE})|{_ARITHMETIC})\s*(?:=|\\approx|\\in)(?![A-Za-z])(.*)", re.DOTALL)
+_ASSIGNED_TO = re.compile(r"([^=A-Za-z\\]*\d[^=A-Za-z\\]*)=\s*([a-z])\s*")  # 5 = x
 _INEQUALITY = re.compile(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])")
-_MATRIX = re.compile(r"\\begin\{([pbvB]?matrix)\}(.*)\\end\{\1\}", re.DOTALL)
+_MATRIX = re.compile(
+    r"[(\[]?\s*\\begin\{([pbvB]?matrix|array)\}(?:\s*\{[clr|\s]*\})?(.*)\\end\{\1\}\s*[)\]]?", re.DOTALL
+)
+_POINT = re.compile(r"[A-Z]\s*(\(.*,.*\))", re.DOTALL)
+_NO_SOLUTION = re.compile(r"(?:there (?:is|are) )?no (?:real )?solutions?", re.IGNORECASE)
+_TWICE = re.compile(r"(.+?)(?:,?\s+(?:or|i\.e\.,?)\s+|\s*\((?:or\s+)?(?=.*\)$))(.+?)\)?", re.DOTALL)
+_BASES = {"two": "2", "three": "3", "five": "5", "eight": "8", "ten": "10", "sixteen": "16"}
+_BASE_IN_WORDS = re.compile(
+    r"\(?(\w+)\)?(?:_\{?\s*(two|three|five|eight|ten|sixteen|\d+)\s*\}?|,?\s+\(?(?:in\s+)?base\s+(\d+)\)?)"
+)
 _JOINT = re.compile(r",?\s+(?:and|or)\s+|\s*(?:和|或|及)\s*|[,;]")
 _COMMA = re.compile(r"[,;]")
 _CUP = re.compile(r"\\cup(?![A-Za-z])|\bU\b")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
-_CLOCK = re.compile(r"(\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+)\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
+_CLOCK = re.compile(r"(\d+(?:\.\d+)?(?:\s*(?::|\bto\b)\s*\d+(?:\.\d+)?)+)\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _MATH_NAME = re.compile(r"\b(?:pi|sqrt|infty|infinity|sin|cos|tan|log|ln|exp)\b")
 _FORMULA = re.compile(r"[\\^=<>_*+{}]|\d[a-z(]")
 
@@ -86,48 +98,85 @@ def stripped(text: str) -> str:
         if box := _BOX.match(text):
             end = balanced(text, box.end())
             text = text[box.end() + 1 : end].strip() if end == len(text) - 1 else text
-        text = text.rstrip(".,;: \n").lstrip("=:~ \n").removeprefix("\\approx").lstrip()
+        text = text.rstrip(".,;:~\\ \n").lstrip("=:~ \n").removeprefix("\\approx").lstrip()
         if text == before:
             break
     return text
 
 
+def with_base(text: str) -> str:
+    """`1011 (base 2)` and `(1011)_{two}` as `1011_2`."""
+    found = _BASE_IN_WORDS.fullmatch(text.replace(",", ""))
+    if not found or not re.search(r"\d", found[1]):
+        return text
+    return f"{found[1]}_{_BASES.get(found[2] or found[3], found[2] or found[3])}"
+
+
 def assignment(text: str) -> tuple[str, str] | None:
     """The variable (empty for a number) and the value of `x = 5`, `9 * 3 = 27`; None for an equation."""
+    if reverse := _ASSIGNED_TO.fullmatch(text):
+        text = f"{reverse[2]}={reverse[1]}"
     found = _ASSIGNED.fullmatch(text)
     if not found or _INEQUALITY.search(text) or not found[2].strip():
         return None
     last = found[2].rpartition("=")[2]
-    if not found[1] and not read_number(last) and read_number(first := text.partition("=")[0]):
-        return "", first  # 27 = 3 * 9
-    return (found[1] or "").replace(" ", ""), last
+    if found[1]:
+        return found[1].replace(" ", ""), last
+    first = text.partition("=")[0]
+    one, other = read_number(first), read_number(last)
+    if one and other and not same_number(one, other):
+        return None  # 5 = 6
+    return "", first if one and not other else last  # 27 = 3 * 9
 
 
 def is_relation(text: str) -> bool:
     """An equation or inequality, and not the value given to one variable."""
     related = "=" in text or _INEQUALITY.search(text)
-    return bool(related) and assignment(text) is None and len(_top_parts(text)) == 1
+    if not related or assignment(text) is not None or as_interval(text) is not None:
+        return False
+    return len(top_parts(text)) == 1 and not _is_one_pair(text)
 
 
 def _value(text: str) -> Value:
     if number := read_number(text):
         return number
     if clock := _CLOCK.fullmatch(text):
-        parts = tuple(read_number(part) or Words(part) for part in clock[1].split(":"))
+        parts = tuple(read_number(part) or Words(part) for part in re.split(r":|to", clock[1]))
         return Sequence(f"clock{(clock[2] or '').lower()}", parts)
+    if interval := as_interval(text):
+        return _value(interval)
+    if len(text) <= MAX_TWICE and (twice := _TWICE.fullmatch(text)) and (once := _same_twice(*twice.groups())):
+        return once
     if structure := _matrix(text) or _union(text) or _bracketed(text) or _listed(text):
         return structure
     if assigned := assignment(text):
         return _value(stripped(assigned[1]))
-    if text.count("\\pm") == 1:
-        return _list([text.replace("\\pm", sign) for sign in "+-"])
+    if len(both := _both_signs(text)) == 2:
+        return _list(both)
+    if point := _POINT.fullmatch(text):
+        return _value(point[1])
     if text == "\\mathbb{R}":
         return _value("(-\\infty,\\infty)")
-    if text == "\\emptyset":
+    if text == "\\emptyset" or _NO_SOLUTION.fullmatch(text):
         return Words("empty set")
     if re.search(r"[^\W\d_]{2}", _MATH_NAME.sub("", text)) and not _FORMULA.search(text):
         return Words(text)
     return Words(text) if re.fullmatch(r"[(]?[A-Za-z][).]?", text) else Expression(text)
+
+
+def _same_twice(one: str, other: str) -> Number | None:
+    """`3/4 (75%)` and `0.5 or 1/2` say one number twice."""
+    first, second = read_number(one), read_number(other)
+    return first if first and second and same_number(first, second) else None
+
+
+def _both_signs(text: str) -> list[str]:
+    """The two texts that one with a plus-minus sign stands for; the text itself where it has none."""
+    parts = re.split(r"\\[pm][mp](?![A-Za-z])", text)
+    if len(parts) != 2:
+        return [text]
+    before, after = parts
+    return [f"{before}+{after}" if before.strip() else after, f"{before}-{after}"]
 
 
 def _values(parts: list[str]) -> tuple[Value, ...]:
@@ -139,18 +188,20 @@ def _list(parts: list[str]) -> Sequence:
 
 
 def _listed(text: str) -> Sequence | None:
-    parts = _top_parts(text)
-    return _list(parts) if 1 < len(parts) <= MAX_ITEMS else None
+    parts = top_parts(text)
+    if not 1 < len(parts) <= MAX_ITEMS:
+        return None
+    return _list([signed for part in parts for signed in _both_signs(part)])
 
 
-def _top_parts(text: str) -> list[str]:
+def top_parts(text: str) -> list[str]:
     return [part for part in split_top(text, _JOINT) if part.strip()]
 
 
 def _bracketed(text: str) -> Value | None:
     r"""`(3,-4)`, `[2,4)`, `\{1,2\}`: one pair of brackets around everything."""
     text = text.replace("\\{", "{").replace("\\}", "}")
-    if len(text) < 3 or text[0] not in "([{" or text[-1] not in ")]}" or not _is_one_pair(text):
+    if not _is_one_pair(text):
         return None
     inner, brackets = text[1:-1], text[0] + text[-1]
     parts = split_top(inner, _COMMA)
@@ -163,6 +214,9 @@ def _bracketed(text: str) -> Value | None:
 
 def _is_one_pair(text: str) -> bool:
     """Whether the first bracket closes only at the end: true for (1,(2,3)), not for (x+1)(x-1)."""
+    text = text.replace("\\{", "{").replace("\\}", "}")
+    if len(text) < 3 or text[0] not in "([{" or text[-1] not in ")]}":
+        return False
     depth = 0
     for character in text[:-1]:
         depth += (character in "([{") - (character in ")]}")
