@@ -89,6 +89,18 @@ def test_mended_it_goes_on_as_if_nothing_had_been(capsys):
     assert [m["reward"] for m in whole] == [m["reward"] for m in sums]
 
 
+def test_the_run_directory_holds_the_mended_reward():
+    write_reward(f"if so_far() >= {CALLS_BEFORE_STEP_3}: raise ValueError('not yet')\n    {GOOD}")
+    assert started("grpo.save_steps=100") == 1
+    write_reward(f"so_far()\n    {GOOD}")
+    assert started("grpo.save_steps=100", "grpo.max_steps=3", "--resume") in (0, 1)
+    copy, mended = Path("runs/sums/rewards/mine.py"), Path("rewards/mine.py")
+    assert copy.read_text() == mended.read_text()
+    assert [e["mended_rewards"] for e in lines("sums", "events.jsonl") if e["event"] == "resumed"] == [["mine"]]
+    (Path("runs/sums") / "summary.json").unlink()  # as if it had been interrupted once more
+    assert started("grpo.save_steps=100", "grpo.max_steps=3", "--resume") in (0, 1)
+
+
 def test_without_a_step_there_is_nothing_to_save(capsys):
     write_reward(f"if so_far() >= 4: raise KeyError('x')\n    {GOOD}")
     assert started() == 1

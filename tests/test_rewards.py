@@ -563,3 +563,61 @@ def test_a_file_may_have_the_name_of_a_module(cli):
     import json
 
     assert json.loads("1") == 1
+
+
+def test_a_column_that_the_code_looks_for_first_may_be_missing(columns):
+    write_reward("def mine(completion, **k):\n    return float(k['id']) if 'id' in k else 0.5")
+    columns.passes(recipe=recipe_with())
+
+
+def test_an_option_of_a_type_of_the_file_is_that_type(columns):
+    """An enumeration's member, not its value; and a class that a worker must import before it can have one."""
+    write_reward(
+        """
+        from dataclasses import dataclass
+        from enum import Enum
+
+        class Style(Enum):
+            strict = "strict"
+            loose = "loose"
+
+        @dataclass
+        class Limits:
+            most: int = 3
+
+        def mine(completion, *, style: Style = Style.loose, limits: Limits = Limits()):
+            return limits.most if style is Style.strict else 0.5
+        """
+    )
+    assert loaded("mine: {style: strict, limits: {most: 7}}").score(completions("a")) == [7.0]
+    assert loaded("mine: {style: loose}").score(completions("a")) == [0.5]
+    assert "write 'strict' or 'loose'" in columns.refuses(recipe=recipe_with("mine: {style: strct}"))
+
+
+@pytest.mark.parametrize("body", ["raise Own('x')", "raise KeyboardInterrupt", "raise GeneratorExit"])
+def test_whatever_is_raised_is_the_rewards(columns, body):
+    write_reward(f"class Own(BaseException): pass\ndef mine(completion, **k): {body}")
+    assert "mine raised " in columns.refuses(recipe=recipe_with())
+
+
+def test_a_number_whose_class_compares_as_it_likes_is_still_a_number(columns):
+    write_reward(
+        "class Odd(float):\n    def __float__(self): return float('nan')\n    def __le__(self, other): return True\n"
+        "    def __abs__(self): return self\ndef mine(completion): return Odd(1)"
+    )
+    assert "return a finite number" in columns.refuses(recipe=recipe_with())
+
+
+@pytest.mark.parametrize("limit", ["10**10", "1e308", "0", "-1", "'2'", "True"])
+def test_a_time_limit_that_is_none(columns, limit):
+    write_reward(f"TIME_LIMIT_S = {limit}\ndef mine(completion): return 1.0")
+    assert "TIME_LIMIT_S is" in columns.refuses(recipe=recipe_with())
+
+
+def test_what_the_trainer_gives_is_there_before_a_run_too(columns):
+    """In the trial on canned completions and in the gold scan, which scores all rewards."""
+    write_reward(
+        "IN_PROCESS = True\ndef mine(completion, trainer_state, log_metric, **k):\n"
+        "    log_metric('x', 1.0)\n    return float(trainer_state.global_step)"
+    )
+    columns.passes(recipe=recipe_with("accuracy: 1.0\n  mine: 0.1"))

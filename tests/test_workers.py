@@ -1,6 +1,7 @@
 """Reward functions in processes of their own: what hangs, dies or eats memory costs its row and nothing else."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -45,6 +46,17 @@ def reward(completion, **columns):
             eaten.append(bytes(2**28))
     if completion == "raises":
         raise ValueError("no")
+    if completion == "its own kind":
+        raise type("Own", (BaseException,), {})("mine")
+    if completion == "interrupts":
+        raise KeyboardInterrupt
+    if completion == "leaves":
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+    if completion == "starts":
+        import subprocess
+        subprocess.run(["sleep", "3600"])
     if completion == "modules":
         return float("torch" in sys.modules)
     if completion == "folder":
@@ -65,7 +77,7 @@ def workers():
 
 
 def call(code: bytes = CODE, batch_form: bool = False) -> RewardCall:
-    return RewardCall(Path("/nowhere/reward.py"), code, {}, batch_form, os.getcwd())
+    return RewardCall(Path("/nowhere/reward.py"), code, pickle.dumps({}), batch_form, os.getcwd())
 
 
 def score(workers, *texts, limit_s=LIMIT_S):
@@ -78,7 +90,9 @@ def score(workers, *texts, limit_s=LIMIT_S):
         ("loops", "timeout", "reward gave no result within 1 s"),
         ("sleeps", "timeout", "reward gave no result within 1 s"),
         ("power", "timeout", "reward gave no result within 1 s"),
-        ("exits with 0", "timeout", "reward gave no result within 1 s"),
+        ("exits with 0", "died", "reward ended its process"),
+        ("its own kind", "error", "reward raised Own: mine"),
+        ("interrupts", "error", "reward raised KeyboardInterrupt: KeyboardInterrupt"),
         ("exits", "died", "reward ended its process (exit code 3)"),
         ("killed", "died", "reward ended its process (SIGKILL)"),
         ("aborts", "died", "reward ended its process (SIGABRT)"),
@@ -142,6 +156,36 @@ def test_an_import_has_time_of_its_own(workers):
     assert LIMIT_S > 0.5
     assert START_LIMIT_S > 60
     assert workers.score(call(slow), [("a", {}), ("b", {})], 0.5) == [1.0, 1.0]
+
+
+def test_a_folder_that_is_gone_is_left(workers):
+    assert score(workers, "leaves") == [6.0]
+    assert score(workers, "a", "bb", "ccc") == [1.0, 2.0, 3.0]
+
+
+def test_what_a_reward_started_ends_with_it():
+    mark = new_mark()
+    os.environ.update(mark)
+    some = Workers(1)
+    try:
+        [fault] = score(some, "starts")
+        assert fault.kind == "timeout"
+        deadline = time.monotonic() + 5
+        while any("sleep" in process.name() for process in marked(mark)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any("sleep" in process.name() for process in marked(mark))
+    finally:
+        some.close()
+        for name in mark:
+            del os.environ[name]
+
+
+def test_an_import_that_fails_only_in_a_worker_is_a_fault(workers):
+    code = b"import multiprocessing\nassert multiprocessing.parent_process() is None\ndef reward(completion): return 1"
+    [fault, other] = workers.score(call(code), [("a", {}), ("b", {})], LIMIT_S)
+    assert fault == other
+    assert fault.what == "reward cannot be imported in a worker: AssertionError: AssertionError"
+    assert fault.where == "reward.py:2"
 
 
 def test_nothing_to_do(workers):

@@ -1,6 +1,7 @@
 """Stopping and going on: a stop that was asked for, and the run and the checkpoint to go on from."""
 
 import json
+import shutil
 import signal
 import zipfile
 from collections.abc import Iterator
@@ -41,13 +42,14 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
     if run is None:
         return start_run(prepared), None, ["nothing unfinished to resume, so a new run"] if resume else []
     check_unchanged(run, prepared)
+    mended = take_over_rewards(run, prepared)
     checkpoint, said = newest_checkpoint(run)
     done = step_of(checkpoint) if checkpoint else 0
     if done > prepared.plan.steps:
         raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
     for file in LOGS:
         run.cut_back(file, done)
-    run.event("resumed", done, damaged=said)
+    run.event("resumed", done, damaged=said, mended_rewards=mended)
     return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
 
 
@@ -99,6 +101,19 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
 def failed_in_reward(run: RunDir) -> bool:
     """Whether a reward that broke its contract ended the run."""
     return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
+
+
+def take_over_rewards(run: RunDir, prepared: Prepared) -> list[str]:
+    """Make the run's copies and sums those of the rewards that it goes on with; the labels of those that changed."""
+    before, now = run.read("provenance.json") or {}, provenance(prepared)["rewards"]
+    changed = [label for label, digest in now.items() if (before.get("rewards") or {}).get(label) != digest]
+    if changed:
+        copies = run.path / "rewards"
+        if not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
+            shutil.rmtree(copies, ignore_errors=True)
+            write_recipe(run, prepared)
+        run.write("provenance.json", {**before, "rewards": now})
+    return changed
 
 
 def _hashes(record: Any) -> Any:

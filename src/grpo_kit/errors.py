@@ -39,5 +39,5 @@ def _said(how: Callable[[Any], str], value: Any) -> str:
     """`how(value)`, which runs code of a reward file where the value comes from there."""
     try:
         return how(value)
-    except Exception as error:
+    except BaseException as error:
         return f"<{type(value).__name__} whose text raises {type(error).__name__}>"

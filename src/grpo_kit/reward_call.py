@@ -2,6 +2,8 @@
 
 import importlib.util
 import linecache
+import math
+import multiprocessing
 import os
 import sys
 import traceback
@@ -23,7 +25,7 @@ class RewardCall:
 
     path: Path
     source: bytes
-    options: dict[str, Any]
+    options: bytes  # pickled: they may be of a class of the file, which must be imported first
     batch_form: bool
     folder: str  # the current folder of the process that asks
 
@@ -67,7 +69,7 @@ def import_file(path: Path, source: bytes) -> ModuleType:
 
 def score_row(call: RewardCall, function: Callable[..., Any], text: str, columns: dict[str, Any]) -> Score:
     """The score of one completion by a function of the normal form."""
-    return _guarded(call, lambda: number(call.name, function(text, **columns, **call.options), text))
+    return _guarded(call, lambda: number(call.name, function(text, **columns), text))
 
 
 def score_batch(
@@ -77,7 +79,7 @@ def score_batch(
 
     def scores() -> list[Score]:
         given = {name: list(values) for name, values in columns.items()}
-        return numbers(call.name, function(completions=list(texts), **given, **call.options), texts)
+        return numbers(call.name, function(completions=list(texts), **given), texts)
 
     found = _guarded(call, scores)
     return [found] * len(texts) if isinstance(found, Fault) else found
@@ -87,21 +89,29 @@ T = TypeVar("T")
 
 
 def _guarded(call: RewardCall, compute: Callable[[], T]) -> T | Fault:
-    """What `compute` returns, or what kept it from doing so."""
+    """What `compute` returns, or what kept it from doing so: whatever was raised, but for a Ctrl-C of the user's."""
     try:
         return compute()
     except ResultError as error:
         return Fault("error", str(error))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and multiprocessing.parent_process() is None:
+            raise  # a worker is deaf to the user's, so there it is the reward's own
         if _is_out_of_memory(error):
             return Fault("memory", f"{call.name} ran out of memory")
-        file, line = place(error, call.path)
-        what = f"{call.name} raised {type(error).__name__}: {first_line(error)}"
-        return Fault("error", what, f"{file}:{line}", type(error).__name__, _own_traceback(error, call.path))
+        return fault_of(call, error, f"{call.name} raised")
+
+
+def fault_of(call: RewardCall, error: BaseException, what: str) -> Fault:
+    """What an exception says, and where in the reward's file it comes from."""
+    file, line = place(error, call.path)
+    said = f"{what} {type(error).__name__}: {first_line(error)}"
+    return Fault("error", said, f"{file}:{line}", type(error).__name__, _own_traceback(error, call.path))
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)  # torch's is a RuntimeError
+    torchs = isinstance(error, RuntimeError) and "can't allocate memory" in first_line(error, 1000)
+    return isinstance(error, MemoryError) or torchs
 
 
 def number(name: str, value: Any, text: str) -> float | None:
@@ -115,7 +125,12 @@ def number(name: str, value: Any, text: str) -> float | None:
             f"{name} returned {shorten(value)} ({type(value).__name__}) for the completion {shorten(text)}; "
             "return a finite number, or None for a row that cannot be judged"
         )
-    return float(value)
+    score = float(value)
+    if not math.isfinite(score):  # a number of a class of its own may compare as it likes
+        raise ResultError(
+            f"{name} returned {shorten(value)} for the completion {shorten(text)}; return a finite number"
+        )
+    return score
 
 
 def numbers(name: str, result: Any, texts: list[str]) -> list[Score]:
@@ -155,5 +170,4 @@ def _own_traceback(error: BaseException, path: Path) -> str:
 
 def enter(folder: str) -> None:
     """Be in the folder of the process that asks, so that a reward may open files beside it."""
-    if os.getcwd() != folder:
-        os.chdir(folder)
+    os.chdir(folder)  # without asking where it is: a reward may have left a folder that is gone

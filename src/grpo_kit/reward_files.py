@@ -86,12 +86,16 @@ def looked_up(function: Callable[..., Any]) -> list[str]:
         return isinstance(node, ast.Name) and node.id in catch_all
 
     asked: list[ast.expr] = []
+    guarded: list[Any] = []  # by `"x" in kwargs`: the code knows that the column may be missing
     for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and is_catch_all(node.comparators[0]):
+            guarded.append(node.left.value)
         if isinstance(node, ast.Subscript) and is_catch_all(node.value) and isinstance(node.ctx, ast.Load):
             asked.append(node.slice)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_catch_all(node.func.value):
             asked += node.args if node.func.attr in ("get", "pop") and len(node.args) == 1 else []
-    return [key.value for key in asked if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    names = [key.value for key in asked if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return [name for name in names if name not in guarded]
 
 
 def reads_messages(function: Callable[..., Any]) -> bool:

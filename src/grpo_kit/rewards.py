@@ -5,12 +5,14 @@ A reward is a file with a function of the file's name; see `docs/rewards.md`. Fu
 """
 
 import inspect
-import math
 import os
+import pickle
 import re
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +35,11 @@ UNAVAILABLE = ("environments",)
 
 TIME_LIMIT_S = 2.0
 """For one completion, where the reward's file sets no other."""
+
+
+LONGEST_S = 86_400.0
+
+MOST_MARKS = 1e30
 
 
 @dataclass(frozen=True)
@@ -91,17 +98,20 @@ class Reward:
         Runs in worker processes (the shared ones, unless others are named) within the time limit, unless the file says
         IN_PROCESS; `given` is what the trainer gives to those that do. Raises RunError where no worker can be started.
         """
-        call = RewardCall(self.path, self.source, self.options, self.batch_form, os.getcwd())
+        call = RewardCall(self.path, self.source, pickle.dumps(self.options), self.batch_form, os.getcwd())
+        function = partial(self.function, **self.options)
         columns = {name: batch.column(name) for name in self._columns(batch)}
-        own = {name: given[name] for name in self.asks_the_trainer()}
+        asked = self.asks_the_trainer()
+        given = given or (outside_training() if asked else {})
+        own = {name: given[name] for name in asked}
         if self.batch_form:
             if self.in_process:
-                return score_batch(call, self.function, batch.texts, {**columns, **own})
+                return score_batch(call, function, batch.texts, {**columns, **own})
             [scores] = (workers or shared_workers()).score(call, [(batch.texts, columns)], self.time_limit_s)
             return scores if isinstance(scores, list) else [scores] * len(batch.texts)
         rows = [(text, {name: columns[name][at] for name in columns}) for at, text in enumerate(batch.texts)]
         if self.in_process:
-            return [score_row(call, self.function, text, {**row, **own}) for text, row in rows]
+            return [score_row(call, function, text, {**row, **own}) for text, row in rows]
         return (workers or shared_workers()).score(call, rows, self.time_limit_s)
 
     def uses(self, column: str) -> bool:
@@ -156,11 +166,13 @@ def _load(recipe: Recipe, label: str, section: RewardSection) -> Reward:
         raise recipe.error(key, f"{path}: {path.stem} gets columns by name; remove the / from its parameters")
     columns = [p for p in named.values() if p.name not in ("completion", "completions")]
     full_marks = getattr(module, "FULL_MARKS", 1.0)
-    if not isinstance(full_marks, int | float) or not math.isfinite(full_marks):
+    if not isinstance(full_marks, int | float) or not abs(full_marks) < MOST_MARKS:
         raise recipe.error(key, f"{path}: FULL_MARKS is {shorten(full_marks)}; write the number that a right row earns")
     limit = getattr(module, "TIME_LIMIT_S", TIME_LIMIT_S)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
-        raise recipe.error(key, f"{path}: TIME_LIMIT_S is {shorten(limit)}; write seconds above 0, for one completion")
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= LONGEST_S:
+        raise recipe.error(
+            key, f"{path}: TIME_LIMIT_S is {shorten(limit)}; write seconds for one completion, a day at most"
+        )
     in_process = getattr(module, "IN_PROCESS", False)
     if not isinstance(in_process, bool):
         raise recipe.error(key, f"{path}: IN_PROCESS is {shorten(in_process)}; write True or False")
@@ -193,6 +205,8 @@ def _options(recipe: Recipe, key: str, section: RewardSection, function: Callabl
     except (NameError, TypeError, SyntaxError) as error:
         raise recipe.error(key, f"an option's annotation cannot be read: {first_line(error)}") from None
     options = validated(recipe, key, section.options, {name: annotations.get(name, Any) for name in parameters})
+    members = {name: hint for name, hint in annotations.items() if isinstance(hint, type) and issubclass(hint, Enum)}
+    options |= {name: members[name](options[name]) for name in members.keys() & options.keys()}
     missing = [name for name, p in parameters.items() if p.default is p.empty and name not in options]
     if missing:
         raise recipe.error(key, f"needs the option {missing[0]}; write {key}: {{{missing[0]}: ...}}")

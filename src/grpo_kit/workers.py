@@ -9,6 +9,7 @@ import ctypes
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import time
@@ -16,16 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import cycle
 from typing import Any
 
 from pebble import CONSTS, ProcessExpired, ProcessPool
 
 from grpo_kit.errors import RunError
-from grpo_kit.reward_call import Fault, RewardCall, enter, import_file, score_batch, score_row
+from grpo_kit.reward_call import Fault, RewardCall, enter, fault_of, import_file, score_batch, score_row
 
 Row = tuple[str, dict[str, Any]]
 """A completion and the columns that the function is called with."""
@@ -50,6 +51,12 @@ CANNOT_START = (
     "the processes that run rewards end as soon as they start; where a script of your own calls train(), let it do so "
     'under `if __name__ == "__main__":`, for they import it'
 )
+
+GRACE_S = 0.25
+"""How often the workers are looked after, and how long pebble has to say how one of them ended."""
+
+WIDTH = 3
+"""Numbers that a worker notes for its task: the piece it has begun, when, and its process."""
 
 CONSTS.term_timeout = 0.2
 """Seconds that a worker has to follow SIGTERM before pebble kills it; no other can hand back its results meanwhile."""
@@ -84,7 +91,7 @@ class Workers:
                     task = _Task(next(self._slots), pieces, time.monotonic())
                     running[self._start(call, [work[at] for at in pieces], task.slot)] = task
                 patience = min(self._due(task, limit_s) for task in running.values()) - time.monotonic()
-                finished, _ = wait(running, min(max(patience, 0.0), limit_s), FIRST_COMPLETED)
+                finished, _ = wait(running, min(max(patience, 0.0), GRACE_S), FIRST_COMPLETED)
                 for future in finished or [f for f, task in running.items() if self._is_overdue(task, limit_s)]:
                     task = running.pop(future)
                     done = self._collect(call, future, task, limit_s)
@@ -107,18 +114,21 @@ class Workers:
         if self._pool is None or not self._pool.active:  # never started, or broken: all workers died while idle
             self.close()
             spawning = multiprocessing.get_context("spawn")  # a fork would inherit CUDA and locks that are held
-            self._begun = spawning.RawArray("d", 2 * SLOTS)
+            self._begun = spawning.RawArray("d", WIDTH * SLOTS)
             settings = (self._begun, os.getpid(), MEMORY_LIMIT)
             self._pool = ProcessPool(self.count, initializer=_settle, initargs=settings, context=spawning)
-        self._begun[2 * slot + 1] = 0.0
+        self._begun[WIDTH * slot + 1] = self._begun[WIDTH * slot + 2] = 0.0
         with _no_ctrl_c():  # threads and processes started here inherit that, those that replace others too
             return self._pool.schedule(_work, args=(call, work, slot))
 
     def _collect(self, call: RewardCall, future: Future[list[Any]], task: "_Task", limit_s: float) -> list[Any]:
         """What a finished or overdue task has to say about its first pieces of work."""
-        at, begun = int(self._begun[2 * task.slot]), self._begun[2 * task.slot + 1]
+        at, begun = int(self._begun[WIDTH * task.slot]), self._begun[WIDTH * task.slot + 1]
         if not future.done():
             future.cancel()
+            self._end_group(task)
+            if task.gone_since is not None:
+                return self._lost(task, at, Fault("died", f"{call.name} ended its process"))
             if not begun:
                 raise RunError(f"{call.path}: no worker could import it within {START_LIMIT_S:g} s")
             return self._lost(task, at, Fault("timeout", f"{call.name} gave no result within {limit_s:g} s"))
@@ -130,6 +140,7 @@ class Workers:
                 raise RunError(CANNOT_START) from None
             return []
         except ProcessExpired as death:
+            self._end_group(task)
             if not begun:
                 raise RunError(f"{call.path}: the worker that imported it died ({_how(death.exitcode)})") from None
             return self._lost(task, at, Fault("died", f"{call.name} ended its process ({_how(death.exitcode)})"))
@@ -139,16 +150,35 @@ class Workers:
         task.pieces = [task.pieces[at], *task.pieces[:at], *task.pieces[at + 1 :]]
         return [fault]
 
+    def _end_group(self, task: "_Task") -> None:
+        """End a worker with all that its reward has started."""
+        pid = int(self._begun[WIDTH * task.slot + 2])
+        if pid:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def _is_gone(self, task: "_Task") -> bool:
+        """Whether the worker has ended without a word: pebble overlooks those that end with exit code 0."""
+        pid = int(self._begun[WIDTH * task.slot + 2])
+        try:
+            os.kill(pid or os.getpid(), 0)
+            task.gone_since = None
+        except ProcessLookupError:
+            task.gone_since = task.gone_since or time.monotonic()
+        return task.gone_since is not None and time.monotonic() > task.gone_since + GRACE_S
+
     def _due(self, task: "_Task", limit_s: float) -> float:
-        begun = self._begun[2 * task.slot + 1]
+        begun = self._begun[WIDTH * task.slot + 1]
         return begun + limit_s if begun else time.monotonic() + limit_s
 
     def _is_overdue(self, task: "_Task", limit_s: float) -> bool:
-        at, begun = self._begun[2 * task.slot : 2 * task.slot + 2]
+        at, begun = self._begun[WIDTH * task.slot : WIDTH * task.slot + 2]
+        if self._is_gone(task):
+            return True
         if not begun:
             return time.monotonic() > task.started + START_LIMIT_S
         overdue = time.monotonic() >= begun + limit_s
-        return overdue and at == self._begun[2 * task.slot]  # else it went on at this very moment
+        return overdue and at == self._begun[WIDTH * task.slot]  # else it went on at this very moment
 
 
 @dataclass
@@ -158,6 +188,7 @@ class _Task:
     slot: int
     pieces: Sequence[int]
     started: float
+    gone_since: float | None = None
 
 
 @cache
@@ -187,6 +218,7 @@ def _no_ctrl_c() -> Iterator[None]:
 # In the worker
 
 
+_monotonic = time.monotonic  # a reward may replace that of the module
 _progress: Any = None
 _functions: dict[tuple[Any, bytes], Callable[..., Any]] = {}
 
@@ -201,30 +233,35 @@ def _settle(begun: Any, parent: int, memory_limit: int) -> None:
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, memory_limit))
+    os.setsid()  # what a reward starts can be ended with it
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _work(call: RewardCall, work: list[Any], slot: int) -> list[Any]:
     """Score pieces of work in order, for a while; the results of as many as were done."""
-    function = _function(call)
-    enter(call.folder)
+    try:
+        function = _function(call)
+        enter(call.folder)
+    except BaseException as error:
+        return [fault_of(call, error, f"{call.name} cannot be imported in a worker:")] * len(work)
     score = score_batch if call.batch_form else score_row
-    began = time.monotonic()
+    began = _monotonic()
     done: list[Any] = []
+    _progress[WIDTH * slot + 2] = os.getpid()
     for at, (text, columns) in enumerate(work):
-        _progress[2 * slot] = at
-        _progress[2 * slot + 1] = time.monotonic()
+        _progress[WIDTH * slot] = at
+        _progress[WIDTH * slot + 1] = _monotonic()
         done.append(score(call, function, text, columns))
-        if time.monotonic() > began + HAND_BACK_S:
+        if _monotonic() > began + HAND_BACK_S:
             break
-    _progress[2 * slot + 1] = math.inf  # handing it back is on no row's account
+    _progress[WIDTH * slot + 1] = math.inf  # handing it back is on no row's account
     return done
 
 
 def _function(call: RewardCall) -> Callable[..., Any]:
-    key = (call.path, call.source)
-    if key not in _functions:
+    file = (call.path, call.source)
+    if file not in _functions:
         enter(call.folder)
-        _functions[key] = getattr(import_file(call.path, call.source), call.name)
-    return _functions[key]
+        _functions[file] = getattr(import_file(call.path, call.source), call.name)
+    return partial(_functions[file], **pickle.loads(call.options))

@@ -124,7 +124,7 @@ def rescore(run: RunDir, recipe_path: Path | None = None) -> Replay:
     judge_then, judge_now = _judge_then(own), _judge_now(recipe, rewards)
     group_size, batch_size = _sizes(run, own)
     lost: list[LostScore] = []
-    scorer = Scorer(rewards, on_lost=lost.extend)
+    scorer = Scorer(rewards, skip_errors=recipe.on_reward_error == "skip", on_lost=lost.extend)
     groups: list[list[Rescored]] = []
     for whole in _with_progress(_blocks(samples, lambda sample: sample["step"], batch_size)):
         pairs = [(sample, row) for sample in whole if (row := found(sample)) is not None]
