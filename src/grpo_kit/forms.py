@@ -2,6 +2,12 @@ r"""The forms in which a completion can give its answer: what a recipe's rewards
 
 from dataclasses import dataclass
 
+CHARACTERS_A_TOKEN = 4
+"""About as many, where a completion that nobody sampled is given tokens without a tokenizer."""
+
+MOST_FOR_FORM = 0.2
+"""Of what a right answer adds: more than this for form alone is warned about, for well-formed nonsense pays then."""
+
 THOUGHT = "Let me work it out step by step."
 
 

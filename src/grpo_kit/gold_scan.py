@@ -13,18 +13,13 @@ from typing import Any
 from grpo_kit.answers import kind_of
 from grpo_kit.data import SHOWN, Data, rounded_up
 from grpo_kit.errors import shorten
-from grpo_kit.forms import FORMS, Form
+from grpo_kit.forms import CHARACTERS_A_TOKEN, FORMS, MOST_FOR_FORM, Form
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Completions, Reward
 from grpo_kit.scoring import Scorer, total_reward
 
 TRIED = 8
 """Rows, spread over the data, on which the best form is found."""
-
-CHARS_PER_TOKEN = 4
-
-MOST_FOR_FORM = 0.2
-"""More than this share of the goal's reward for form alone is warned about."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +123,7 @@ def _mean_total(scorer: Scorer, rows: list[dict[str, Any]], texts: list[str]) ->
 
 
 def _batch(rows: list[dict[str, Any]], texts: list[str]) -> Completions:
-    return Completions(texts, [[0] * (len(text) // CHARS_PER_TOKEN + 1) for text in texts], rows)
+    return Completions(texts, [[0] * (len(text) // CHARACTERS_A_TOKEN + 1) for text in texts], rows)
 
 
 def _some(rows: list[dict[str, Any]]) -> str:

@@ -63,7 +63,8 @@ def import_file(path: Path, source: bytes) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     linecache.checkcache(str(path))
-    exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - a reward file is code, and said to be
+    code = compile(source, str(path), "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - a reward file is code, and said to be
     return module
 
 

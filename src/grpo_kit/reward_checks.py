@@ -6,7 +6,7 @@ from typing import Any
 from grpo_kit.recipe import Recipe
 from grpo_kit.reward_call import Fault
 from grpo_kit.reward_files import looked_up
-from grpo_kit.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward, outside_training
+from grpo_kit.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward
 from grpo_kit.scoring import explain
 
 CANNED = ("", "The answer is 42.", r"<think>6 x 7</think> So it is \boxed{42}.", "<answer>42</answer>")
@@ -30,8 +30,7 @@ def check_rewards(recipe: Recipe, rewards: list[Reward], columns: tuple[str, ...
 
 def _try_out(recipe: Recipe, reward: Reward, row: dict[str, Any]) -> None:
     batch = Completions(list(CANNED), [[0] * len(text) for text in CANNED], [row] * len(CANNED))
-    given = outside_training() if reward.asks_the_trainer() else {}
-    for at, score in enumerate(reward.score(batch, **given)):
+    for at, score in enumerate(reward.score(batch)):
         if isinstance(score, Fault):
             raise recipe.error(f"rewards.{reward.label}", explain(reward, score, at, CANNED[at]))
 

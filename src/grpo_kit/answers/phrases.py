@@ -26,7 +26,6 @@ _COPULA = re.compile(
     r"|[=:是为得即有共]|等于"
 )
 _SIGN_WORD = re.compile(r"\b(?:negative|minus)\s$", re.IGNORECASE)
-_RANGE = re.compile(r"\bat (?:least|most)\b[^.]{1,40}\bat (?:least|most)\s+\S+$", re.IGNORECASE)
 _PRONOUN = re.compile(r"one\b(?![\s-](?:hundred|thousand|million|half|third|quarter))", re.IGNORECASE)
 _CONNECTORS = re.compile(r"(?:[\s,;.]|and\b|or\b|和|或|及)*")
 _FILLER = re.compile(
@@ -35,9 +34,7 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 _OPEN_ENDED = re.compile(
-    r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是"
-    r"|\b(?:is|are|be|was) (?:at (?:least|most)|up to|above|below|over|under)\b"
-    r"|(?:至少|至多|最多)[是为]|大于|小于|超过|不足|多于|少于",
+    r"\b(?:less|more|greater|fewer|larger|smaller|higher|lower) than\b|\bbetween\b|\bnot\b|n't\b|不是",
     re.IGNORECASE,
 )
 _CIRCUMSTANCE = re.compile(r"\s(?:for|from|at|on|among|with|out of|per|in)\s")
@@ -112,8 +109,6 @@ def announced_value(phrase: str) -> str | None:
 def stated_value(sentence: str) -> str | None:
     """The last value of a sentence that announces nothing; None where it is part of an unevaluated expression."""
     sentence = _LEAD.sub("", unmarked(_REASON.split(_INSTEAD.sub("", sentence[-MAX_PHRASE:]), maxsplit=1)[0]))
-    if _RANGE.search(sentence):
-        return None
     if solutions := _SOLUTIONS.search(sentence):
         return solutions[1] if _is_value(solutions[1]) else None
     if _is_value(sentence):

@@ -208,7 +208,7 @@ def last_statement(text: str) -> str | None:
             return None
         if _ANNOUNCED.search(sentence) and not announcements(sentence):
             return None  # `if the answer is 7`
-        value = None if _repeats_a_question(sentence, sentences) else stated_value(sentence)
+        value = stated_value(sentence)
         if value is None and (len(sentences) == 1 or (back == 0 and concludes(sentence))):
             value = stated_words(sentence)
         if value is None and len(sentences) == 1 and len(re.findall(r"[^\W\d_]", sentence)) <= MAX_LETTERS:
@@ -228,13 +228,6 @@ def last_statement(text: str) -> str | None:
         appended = earlier and is_bare_number(sentence)
         return None if appended and not _agrees(value, earlier[-1][0], starts_line) else value
     return None
-
-
-def _repeats_a_question(sentence: str, sentences: list[tuple[str, bool]]) -> bool:
-    """Whether a sentence says nothing that a question before it does not: the givens once more."""
-    words = set(re.findall(r"\w+", sentence.casefold()))
-    asked = (set(re.findall(r"\w+", other.casefold())) for other, _ in sentences if other.endswith("?"))
-    return len(words) > 2 and any(words <= question for question in asked)
 
 
 def _agrees(value: str, before: str, starts_line: bool) -> bool:

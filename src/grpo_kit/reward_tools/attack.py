@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from grpo_kit.forms import FORMS, Form
+from grpo_kit.forms import FORMS, MOST_FOR_FORM, Form
 from grpo_kit.recipe import Recipe
 from grpo_kit.reward_tools.attack_judge import Judge, Outcome
 from grpo_kit.reward_tools.attack_texts import Attack, Target, attacks, attacks_with_gold, forms_of_cases, make_targets
@@ -20,9 +20,6 @@ from grpo_kit.scoring import Scorer, explain
 from grpo_kit.stats import ROUNDING
 
 ROWS = 16
-
-FORMAT_SHARE = 0.2
-"""Of what a right answer adds: a format that pays more than this for a wrong one is warned about."""
 
 UNREADABLE_GOLDS = ("", None, "nan", "\\frac{")
 HONEST = "honest wrong answer in the right format"
@@ -54,7 +51,7 @@ def attack_rewards(
             needs = f"{reward.label} needs the columns {', '.join(missing)}"
             report.say("attack", f"not tried: {needs}; name a recipe whose data has them: --recipe")
             return report
-    gold = "answer" in rows[0] and uses_gold(goal)
+    gold = "answer" in rows[0] and goal.uses("answer")
     targets = make_targets(rows, ROWS, recipe.seed, gold)
     judge = Judge(Scorer(rewards, skip_errors=True), goal)
     measure = _measure(recipe, judge, targets, gold)
@@ -76,12 +73,6 @@ def attack_rewards(
     report.lines += _table([measure.wrong, *outcomes, *unreadable], goal)
     _say_best(measure, outcomes, report)
     return report
-
-
-def uses_gold(reward: Reward) -> bool:
-    """Does the function look at the column `answer`? One that takes all columns does if it names it."""
-    named = b'"answer"' in reward.source or b"'answer'" in reward.source
-    return "answer" in (*reward.required, *reward.optional) or (reward.takes_all and named)
 
 
 def _measure(recipe: Recipe, judge: Judge, targets: list[Target], gold: bool) -> Measure:
@@ -197,10 +188,10 @@ def _weigh_the_format(goal: Reward, rewards: list[Reward], measure: Measure, rep
     what = f"a wrong answer earns {form:.3g} by {others}"
     if form > adds + ROUNDING:
         report.find("format", f"{what}, more than the {adds:.3g} that {goal.label} adds for a right one")
-    elif form > FORMAT_SHARE * adds + ROUNDING:
+    elif form > MOST_FOR_FORM * adds + ROUNDING:
         reason = "where few answers are right, a model learns the form first and may stay there"
         report.say("warning", f"{what}, {form / adds:.0%} of the {adds:.3g} that {goal.label} adds for a right one;")
-        report.say("", f"{reason}: keep it to {FORMAT_SHARE:.0%}, or gate it with only_if: {goal.label}")
+        report.say("", f"{reason}: keep it to {MOST_FOR_FORM:.0%}, or gate it with only_if: {goal.label}")
 
 
 def _report_lost(judge: Judge, report: Report) -> None:

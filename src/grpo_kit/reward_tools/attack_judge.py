@@ -6,11 +6,9 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from grpo_kit.rewards import Completions, Reward, outside_training
+from grpo_kit.forms import CHARACTERS_A_TOKEN
+from grpo_kit.rewards import Completions, Reward
 from grpo_kit.scoring import LostScore, Scorer, total_reward
-
-CHARACTERS_A_TOKEN = 4
-"""There is no tokenizer here: a completion is given about as many tokens as it would have."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class Judge:
             ids = [[0] * (ceil(len(text) / CHARACTERS_A_TOKEN) if tokens is None else tokens) for _, text in written]
             batch = Completions([text for _, text in written], ids, [rows[at] for at, _ in written])
             rewards = self.scorer.rewards
-            given = outside_training() if any(reward.asks_the_trainer() for reward in rewards) else {}
-            scores = self.scorer.score(batch, **given)
+            scores = self.scorer.score(batch)
             self.lost += [(name, lost) for lost in scores.lost]
             for place, (at, _) in enumerate(written):
                 totals[at] = total_reward([scores.values[reward.label][place] for reward in rewards], rewards)

@@ -7,7 +7,7 @@ from grpo_kit.errors import shorten
 from grpo_kit.recipe import Recipe
 from grpo_kit.reward_call import Fault, Score
 from grpo_kit.reward_files import import_reward
-from grpo_kit.rewards import Completions, Reward, outside_training
+from grpo_kit.rewards import Completions, Reward
 from grpo_kit.stats import ROUNDING
 
 FORM = "write (completion, columns, expected) or (completion, columns, expected, options)"
@@ -53,10 +53,9 @@ def failing_cases(reward: Reward, cases: list[Case]) -> tuple[list[str], bool]:
     Options are the case's own, never the recipe's.
     """
     failures = []
-    given = outside_training() if reward.asks_the_trainer() else {}
     for at, case in enumerate(cases):
         batch = Completions([case.completion], [case.completion_ids()], [case.row()])
-        [score] = replace(reward, options=case.options).score(batch, **given)
+        [score] = replace(reward, options=case.options).score(batch)
         if not same_score(score, case.expected):
             got = f"expected {said(case.expected)}, got {said(score)}"
             failures.append(f"CASES[{at}]: {quoted(case.completion)}: {got}")

@@ -18,7 +18,7 @@ from grpo_kit.reward_call import Fault, Score
 from grpo_kit.reward_checks import CANNED
 from grpo_kit.reward_files import looked_up
 from grpo_kit.reward_tools.cases import Case, failing_cases, quoted, read_cases, said, same_score
-from grpo_kit.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward, outside_training
+from grpo_kit.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward
 from grpo_kit.scoring import explain
 from grpo_kit.workers import Workers
 
@@ -178,21 +178,19 @@ def _compare_orders(
 
 def _scores(reward: Reward, batch: Completions, workers: Workers | None, order: Sequence[int]) -> list[Score]:
     """Score in this order; the results are in the batch's own."""
-    given = outside_training() if reward.asks_the_trainer() else {}
     moved = Completions(
         [batch.texts[at] for at in order], [batch.completion_ids[at] for at in order], [batch.rows[at] for at in order]
     )
-    scores = dict(zip(order, reward.score(moved, workers, **given), strict=True))
+    scores = dict(zip(order, reward.score(moved, workers), strict=True))
     return [scores[at] for at in range(len(order))]
 
 
 def _one_by_one(reward: Reward, batch: Completions, workers: Workers) -> tuple[list[Score], list[float]]:
     """The score of each completion by itself, and the seconds that it took."""
-    given = outside_training() if reward.asks_the_trainer() else {}
     scores, seconds = [], []
     for text, ids, row in zip(batch.texts, batch.completion_ids, batch.rows, strict=True):
         began = time.perf_counter()
-        scores += reward.score(Completions([text], [ids], [row]), workers, **given)
+        scores += reward.score(Completions([text], [ids], [row]), workers)
         seconds.append(time.perf_counter() - began)
     return scores, seconds
 
