@@ -4,6 +4,7 @@ Prompts and completions are ragged, rows arrive shuffled as TRL shuffles them, h
 mutant must fail the comparison.
 """
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +15,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from random_model import save_random_model
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from grpo_kit import logps
@@ -39,12 +40,14 @@ def folder(tmp_path_factory) -> Path:
     return save_random_model(tmp_path_factory.mktemp("fast") / "model")
 
 
-def trainer_of(kind: type, folder: Path, lora: bool, loss_type: str, accumulation: int, beta: float) -> Any:
+def trainer_of(
+    kind: type, folder: Path, lora: bool, loss_type: str, accumulation: int, beta: float, **more: Any
+) -> Any:
     args = GRPOConfig(
         output_dir=str(folder / "out"),
         use_cpu=True,
         bf16=False,
-        gradient_checkpointing=False,
+        **{"gradient_checkpointing": False, **more},
         per_device_train_batch_size=16 // accumulation,
         gradient_accumulation_steps=accumulation,
         num_generations=GROUP,
@@ -147,6 +150,29 @@ def test_gradients_are_trls(folder, loss_type: LossType, lora, beta, accumulatio
             for kind in (FastTrainer, GRPOTrainer)
         ]
         assert deviation(*both) < TOLERANCE
+
+
+@pytest.mark.parametrize("flat_groups", [0, 2])
+@pytest.mark.parametrize("kind", ["sliding", "checkpointing"])
+def test_where_prompts_cannot_be_shared_rows_are_still_left_out(folder, tmp_path, kind, flat_groups):
+    """Keys and values of a window of 8 tokens, of 21 there can be, are none to share; nor those of checkpointing."""
+    if kind == "sliding":
+        config = AutoConfig.from_pretrained(folder)
+        config.use_sliding_window, config.sliding_window, config.max_window_layers = True, 8, 0
+        config.layer_types = ["sliding_attention", "full_attention"]
+        shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("out"))
+        config.save_pretrained(tmp_path / "model")
+        folder = tmp_path / "model"
+    more = {"gradient_checkpointing": True} if kind == "checkpointing" else {}
+    whole = rollout(flat_groups, False, 0.0)
+    fast, bare = (trainer_of(which, folder, False, "dapo", 4, 0.0, **more) for which in (FastTrainer, GRPOTrainer))
+    assert fast.slow_because
+    seen = []
+    fast.model.base_model.register_forward_pre_hook(
+        lambda _, args, given: seen.append(len(given["input_ids"])), with_kwargs=True
+    )
+    assert deviation(gradients(fast, whole, 4), gradients(bare, whole, 4)) < TOLERANCE
+    assert sum(seen) == 16 - flat_groups * GROUP
 
 
 def test_rows_left_out_cannot_overflow(folder):

@@ -19,35 +19,38 @@ ORDER_MATTERS = ("bnpo",)
 
 
 class FastTrainer(GRPOTrainer):
-    """`fast=False` is TRL's own trainer. `slow_because` says why some of the work is not saved, if so."""
+    """`fast=False` is TRL's own trainer. `slow_because` says which work is not saved and why, if so."""
 
     def __init__(self, *, fast: bool = True, **kwargs: Any):
         super().__init__(**kwargs)
-        self.slow_because: str | None = None
-        self._fast = fast and self._understands_the_model()
-        self._share = self._keeps_a_cache() if self._fast else False
+        nothing = "images go their own way" if fast and self._is_vlm else None
+        not_shared = self._shares_nothing() if fast and not nothing else None
+        self.slow_because = "; ".join(filter(None, [nothing, not_shared, self._skips_nothing() if fast else None]))
+        self._fast = fast and not nothing
+        self._understood = why_not_shared(self._causal_model(self.model).config) is None
+        self._share = self._fast and not not_shared
         self._policy: Any = self.model
         self._needed: Tensor | None = None
         self._old: Tensor | None = None
 
-    def _understands_the_model(self) -> bool:
-        reason = why_not_shared(self._causal_model(self.model).config)
-        self.slow_because = reason or ("images go their own way" if self._is_vlm else None)
-        return self.slow_because is None
-
-    def _keeps_a_cache(self) -> bool:
+    def _shares_nothing(self) -> str | None:
         if self.args.activation_checkpointing or self.args.gradient_checkpointing:
-            self.slow_because = "gradient checkpointing keeps no keys and values, so prompts are not shared"
-        return self.slow_because is None
+            return "gradient checkpointing keeps no keys and values, so prompts are not shared"
+        return why_not_shared(self._causal_model(self.model).config)
+
+    def _skips_nothing(self) -> str | None:
+        """Why a row whose advantage is 0 adds something to the loss: a KL term, or a term of the entropy."""
+        if self.beta != 0.0:
+            return "with beta above 0 the rows of flat groups are computed for their KL term"
+        entropy = self.top_entropy_quantile != 1.0 or self._entropy_bonus_enabled
+        return "the entropy of all rows is a part of the loss" if entropy or self.aux_loss_enabled else None
 
     def _causal_model(self, model: Any) -> Any:
         return causal_model(self.accelerator.unwrap_model(model))
 
     @property
     def _may_skip(self) -> bool:
-        """Whether a row whose advantage is 0 adds nothing to the loss: no KL term, no term of the entropy."""
-        whole = self.top_entropy_quantile == 1.0 and not self._entropy_bonus_enabled and not self.aux_loss_enabled
-        return self._fast and self._policy.training and self.beta == 0.0 and whole
+        return self._fast and self._policy.training and self._skips_nothing() is None
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's, with each distinct prompt computed once; vLLM and continuous batching do that themselves."""
@@ -132,9 +135,14 @@ class FastTrainer(GRPOTrainer):
             return logps + self._zero(model), entropies, None
         backbone = self._causal_model(model).base_model
         for some in chosen.split(kwargs.get("batch_size") or rows):
-            shared = share_prompts(input_ids[some], attention_mask[some], logits_to_keep, self._share)
-            with self.accelerator.autocast():
-                own, entropy = completion_logps(model, backbone, shared, entropies is not None)
+            if self._understood:
+                shared = share_prompts(input_ids[some], attention_mask[some], logits_to_keep, self._share)
+                with self.accelerator.autocast():
+                    own, entropy = completion_logps(model, backbone, shared, entropies is not None)
+            else:
+                own, entropy, _ = super()._get_per_token_logps_and_entropies(
+                    model, input_ids[some], attention_mask[some], logits_to_keep, compute_entropy=entropies is not None
+                )
             length = own.size(1)
             padded = torch.nn.functional.pad(own, (0, logits_to_keep - length))
             logps = logps.to(own.dtype).index_copy(0, some, padded)
@@ -147,9 +155,18 @@ class FastTrainer(GRPOTrainer):
         return logps, entropies, None
 
     def _zero(self, model: Any) -> Tensor:
-        """A differentiable 0 of all trained weights, so that the optimizer steps as it does with gradients of 0."""
-        trained = (weight for weight in model.parameters() if weight.requires_grad)
-        return sum((weight.reshape(-1)[:1].sum() * 0.0 for weight in trained), torch.zeros((), device=model.device))
+        """A differentiable 0 of all trained weights, so that the optimizer steps as it does with gradients of 0.
+
+        It is what the forward returns: of several processes each averages gradients after a forward only.
+        """
+        module = self.accelerator.unwrap_model(model)
+        trained = [weight for weight in module.parameters() if weight.requires_grad]
+        forward = module.forward
+        module.forward = lambda: torch.stack([weight.reshape(-1)[:1].sum() * 0.0 for weight in trained]).sum()
+        try:
+            return model()
+        finally:
+            module.forward = forward
 
 
 OWN_FIELDS = {"batch_size", "compute_entropy", "compute_aux_loss"}

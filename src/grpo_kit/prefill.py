@@ -1,4 +1,4 @@
-"""Sampling several completions of a prompt with the prompt computed once, not once for each of them."""
+"""Sampling with less work: a prompt computed once for all of its completions, and nothing for those that have ended."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grpo_kit.decode import can_decode, decode_unfinished
 from grpo_kit.logps import causal_model, distinct_prompts, why_not_shared
 
 
 @contextmanager
 def shared_prefill(model: Any) -> Iterator[None]:
-    """While this lasts `model.generate` runs each distinct prompt of its batch through the model once.
+    """While this lasts `model.generate` runs each distinct prompt of its batch through the model once, and drops the
+    rows that have ended.
 
     The same tokens are sampled from the same random stream: the keys and values of a prompt are those that each of
     its rows would have computed. Where they cannot be shared, nothing is changed.
@@ -31,6 +33,8 @@ def shared_prefill(model: Any) -> Iterator[None]:
         cache = _prefilled(model, input_ids, attention_mask)
         if cache is not None:
             given["cache"] = cache
+        if can_decode(given.get("generation_config")):
+            given["custom_generate"] = decode_unfinished
         return generate(input_ids=input_ids, attention_mask=attention_mask, **given)
 
     model.generate = shared

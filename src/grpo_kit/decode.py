@@ -1,0 +1,78 @@
+"""The loop of `generate`, in which a row that has ended leaves the batch instead of being padded to the end of it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, GenerationConfig
+
+
+def can_decode(config: GenerationConfig | None) -> bool:
+    """Whether rows may leave the batch: plain sampling with a cache that rows can be taken out of."""
+    if config is None:
+        return False
+    plain = (config.num_beams or 1) == 1 and not config.return_dict_in_generate and config.guidance_scale is None
+    return plain and config.cache_implementation in (None, "dynamic") and config.pad_token_id is not None
+
+
+def decode_unfinished(
+    model: Any,
+    input_ids: Tensor,
+    logits_processor: Any,
+    stopping_criteria: Any,
+    generation_config: GenerationConfig,
+    **model_kwargs: Any,
+) -> Tensor:
+    """Sequences (B, P + C) of B prompts (B, P): what `generate` calls as its `custom_generate`.
+
+    The tokens are those of its own loop, from the same random stream: noise is drawn for all B rows, ended or not. A
+    model with NaN in its probabilities raises RuntimeError, as `torch.multinomial` does.
+    """
+    rows, length = input_ids.shape
+    needs_all = any(has_rows(value, rows) for processor in logits_processor for value in vars(processor).values())
+    if needs_all or not isinstance(model_kwargs.get("cache"), DynamicCache):
+        return model._sample(input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs)
+    sequences = input_ids.new_full((rows, stopping_criteria.max_length), generation_config.pad_token_id)
+    sequences[:, :length] = input_ids
+    live = torch.arange(rows, device=input_ids.device)  # (L,), the rows that go on
+    outputs = model._prefill(input_ids, generation_config, model_kwargs)
+    with model._optimize_model_for_decode():
+        while True:
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            logits = outputs.logits[:, -1].to(copy=True, dtype=torch.float32)
+            del outputs  # the logits of a whole prompt may hang on it
+            scores = logits_processor(input_ids, logits)  # (L, V)
+            tokens = drawn(scores.softmax(-1), live, rows) if generation_config.do_sample else scores.argmax(-1)
+            sequences[live, length] = tokens
+            length += 1
+            input_ids = torch.cat([input_ids, tokens[:, None]], dim=1)
+            going = ~stopping_criteria(input_ids, None)
+            if not going.any():
+                return sequences[:, :length]
+            if not going.all():
+                live, input_ids = live[going], input_ids[going]
+                keep_rows(model_kwargs, going)
+            step = model.prepare_inputs_for_generation(input_ids, next_sequence_length=1, **model_kwargs)
+            outputs = model(**step, return_dict=True)
+
+
+def drawn(probs: Tensor, live: Tensor, rows: int) -> Tensor:
+    """One token of each live row (L,), from their probabilities (L, V): `torch.multinomial` of all `rows`, of which
+    only the live ones are looked at. It divides by Exp(1) noise and takes the largest."""
+    if not bool(torch.isfinite(probs).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    noise = torch.empty(rows, probs.size(1), device=probs.device, dtype=probs.dtype).exponential_()
+    return (probs / (noise if len(live) == rows else noise[live])).argmax(-1)
+
+
+def keep_rows(model_kwargs: dict[str, Any], going: Tensor) -> None:
+    """Take the rows that have ended (`going` false) out of the cache and of every tensor with one row each."""
+    model_kwargs["cache"].batch_select_indices(going.nonzero().squeeze(1))
+    for name, value in model_kwargs.items():
+        if has_rows(value, len(going)):
+            model_kwargs[name] = value[going]
+
+
+def has_rows(value: Any, rows: int) -> bool:
+    """A tensor with one entry for each row; a processor that holds one needs all rows to the end."""
+    return isinstance(value, Tensor) and value.dim() > 0 and value.size(0) == rows
