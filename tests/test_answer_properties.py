@@ -458,7 +458,7 @@ def test_ten_thousand_random_texts_are_read_quietly_and_quickly(capfd: pytest.Ca
 def test_time_grows_with_the_length_and_not_with_its_square(unit: str) -> None:
     def seconds(length: int) -> float:
         start = time.process_time()
-        final_answer(unit * (length // len(unit)))
+        final_answer.__wrapped__(unit * (length // len(unit)))  # past its cache
         return time.process_time() - start
 
     assert seconds(40_000) < 8 * min(seconds(10_000) for _ in range(2)) + 0.1

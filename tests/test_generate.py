@@ -1,5 +1,6 @@
 """Sampling outside of the trainer: the same distribution, another random stream."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from grpo_kit.checkpoint import StopRequest
 from grpo_kit.console import Console
+from grpo_kit.evaluate import evaluate
 from grpo_kit.generate import sample, sampling_config
 from grpo_kit.prepare import prepare
 from grpo_kit.recipe import load_recipe
@@ -94,12 +96,10 @@ def test_completions_belong_to_their_prompts(setup):
     assert [together[i] for i in range(3)] == [greedy([row])[0] for row in rows]
 
 
-def test_it_stops_when_told(setup):
+def test_a_measurement_stops_when_told(setup):
     prepared, trainer = setup
-    config = sampling_config(prepared.args, prepared.chat, 4)
     answers = iter([True, False])
-    found = sample(
-        trainer.model, prepared.chat, prepared.device, prepared.data.rows[:4], config,
-        samples=1, seed=0, sequences_at_once=2, go_on=lambda: next(answers),
-    )  # fmt: skip
-    assert len(list(found)) == 2
+    held_out = replace(prepared, eval_data=prepared.data)
+    scorer = Scorer(prepared.rewards)
+    assert evaluate(held_out, trainer.model, 0, scorer=scorer, go_on=lambda: next(answers)) is None
+    assert not list(answers)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import RECIPE, VARIETY, assert_says, changed, questions, with_key, write_rows
 
+from grpo_kit.errors import RecipeError
 from grpo_kit.prepare import Prepared, prepare
 from grpo_kit.recipe import load_recipe
 
@@ -457,3 +458,9 @@ def test_the_size_of_an_adapter(cli):
     found = prepared("lora={r: 4, target_modules: [q_proj]}")
     assert found.plan.memory.checkpoint == pytest.approx(2 * 4 * 64 * 12e-9)
     assert found.plan.memory.gradients == pytest.approx(2 * 4 * 64 * 4e-9)
+
+
+def test_weights_that_are_spread_over_processes_are_refused(cli, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(RecipeError, match="FSDP spreads the weights over the processes"):
+        prepared()

@@ -41,6 +41,7 @@ def test_a_shipped_recipe_is_prepared_with_its_own_settings(path, stand_ins, mon
     monkeypatch.chdir(tmp_path)
     recipe = load_recipe(path)
     overrides = [] if recipe.model.startswith("builtin:") else [f"model={stand_ins / 'model'}"]
+    overrides += ["grpo.use_vllm=false"] if recipe.grpo.get("use_vllm") else []  # test_vllm_rules.py looks at that
     if not is_local(recipe, recipe.dataset):
         kind = "gsm8k" if "gsm8k" in recipe.dataset.path else "math"
         kept = {

@@ -168,9 +168,9 @@ def test_legal_words_of_the_trainer_are_transformers(name):
         ("remove_unused_columns: true", "rewards need the columns"),
         ("auto_find_batch_size: true", "set per_device_train_batch_size"),
         ("logging_strategy: epoch", "write logging_steps"),
-        ("deepspeed: zero3.json", "the kit trains on one device"),
-        ("fsdp_config: {}", "the kit trains on one device"),
-        ("ddp_backend: gloo", "the kit trains on one device"),
+        ("deepspeed: zero3.json", "tell it to the launcher: accelerate launch --config_file FILE"),
+        ("fsdp_config: {}", "tell it to the launcher: accelerate launch --config_file FILE"),
+        ("ddp_backend: gloo", "tell it to the launcher: accelerate launch --config_file FILE"),
     ],
 )
 def test_a_key_that_is_set_elsewhere_or_was_renamed(cli, line, message):

@@ -15,12 +15,13 @@ from safetensors import SafetensorError, safe_open
 
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.prepare import Prepared
+from grpo_kit.processes import count, gather, is_main
 from grpo_kit.provenance import provenance
 from grpo_kit.recipe import Recipe
 from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, write_recipe
 
-NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth")
-"""Written after the weights, so a checkpoint that has them is complete."""
+NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+"""Written after the weights, so a checkpoint that has them, and the random streams of each process, is complete."""
 
 LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
 
@@ -91,6 +92,8 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
         other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
         changed += [f"the file of reward {label}" for label in other]
     changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old.get(what)) != _hashes(new[what])]
+    if old.get("processes", 1) != new["processes"]:
+        changed.append(f"the number of processes ({old.get('processes', 1)} -> {new['processes']})")
     if changed:
         raise RecipeError(
             f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
@@ -149,7 +152,8 @@ def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
 
 def unreadable(checkpoint: Path) -> str | None:
     """Why a checkpoint cannot be loaded, or None: every file that is needed is there and whole."""
-    missing = [name for name in NEEDED if not (checkpoint / name).is_file()]
+    streams = ["rng_state.pth"] if count() == 1 else [f"rng_state_{rank}.pth" for rank in range(count())]
+    missing = [name for name in (*NEEDED, *streams) if not (checkpoint / name).is_file()]
     if missing:
         return f"no {', '.join(missing)}"
     for file in (*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")):
@@ -184,12 +188,15 @@ def step_of(checkpoint: Path) -> int:
 
 
 class StopRequest:
-    """Whether the user has asked the run to stop, and by which signal."""
+    """A stop that the user asks for: `asked` is the signal that this process got, `signal` that of the whole run."""
 
     def __init__(self) -> None:
+        self.asked = 0
         self.signal: int | None = None
 
-    def __bool__(self) -> bool:
+    def agreed(self) -> bool:
+        """For all processes: whether any of them has been asked by now, so that all stop at the same point."""
+        self.signal = max(gather(self.asked)) or None
         return self.signal is not None
 
 
@@ -199,10 +206,11 @@ def listen_for_stop() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if request:
+        if request.asked:
             raise SystemExit(128 + number)
-        request.signal = number
-        print("\nstopping after this step and saving; once more leaves at once", flush=True)
+        request.asked = number
+        if is_main():
+            print("\nstopping after this step and saving; once more leaves at once", flush=True)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

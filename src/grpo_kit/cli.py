@@ -12,6 +12,7 @@ import typer
 from grpo_kit import __version__
 from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
+from grpo_kit.processes import is_main, leave, together
 
 if TYPE_CHECKING:
     from grpo_kit.prepare import Prepared
@@ -55,9 +56,12 @@ def run(
     """
     try:
         prepared = _prepare(recipe, overrides)
+        from grpo_kit.memory import give_memory_back
         from grpo_kit.train import train
 
+        give_memory_back()
         summary = train(prepared, resume=resume)
+        leave()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     raise typer.Exit(exit_code(summary))
@@ -68,13 +72,18 @@ def check(
     recipe: RecipePath,
     overrides: Overrides = None,
     settings: Annotated[bool, typer.Option("--settings", help="Every trainer setting and where it is from.")] = False,
+    gpu_memory: Annotated[
+        float | None, typer.Option("--gpu-memory", help="GB: predict for a bf16 card of this size.", min=1)
+    ] = None,
 ) -> None:
     """Check a recipe as `run` does, and show the plan."""
-    prepared = _prepare(recipe, overrides)
-    from grpo_kit.console import plan_lines, settings_lines
+    prepared = _prepare(recipe, overrides, gpu_memory)
+    from grpo_kit.console import Console, plan_lines, settings_lines
 
+    console = Console()
     for line in settings_lines(prepared) if settings else plan_lines(prepared):
-        typer.echo(line)
+        console.say(line)
+    leave()
 
 
 @app.command()
@@ -147,11 +156,13 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
     )
 
 
-def _prepare(recipe: Path, overrides: list[str] | None) -> "Prepared":
+def _prepare(recipe: Path, overrides: list[str] | None, card_gb: float | None = None) -> "Prepared":
     from grpo_kit.prepare import prepare
     from grpo_kit.recipe import load_recipe
 
-    return prepare(load_recipe(recipe, overrides or []))
+    with together():
+        prepared = prepare(load_recipe(recipe, overrides or []), card_gb=card_gb)
+    return prepared
 
 
 def exit_code(summary: dict[str, Any]) -> int:
@@ -179,12 +190,18 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments)
     except RecipeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if is_main():
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        leave()
         raise SystemExit(2) from None
     except RunError as error:
-        if isinstance(error, RewardError) and error.details:
+        speaks = is_main() or not error.everywhere
+        if speaks and isinstance(error, RewardError) and error.details:
             print(error.details, file=sys.stderr)
         elif error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        print(f"error: {error}", file=sys.stderr)
+        if speaks:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        if error.everywhere:
+            leave()
         raise SystemExit(1) from None

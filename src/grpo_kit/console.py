@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from grpo_kit.processes import is_main
+
 if TYPE_CHECKING:
     from grpo_kit.evaluate import Evaluation
     from grpo_kit.prepare import Prepared
@@ -17,18 +19,23 @@ LOSS_NOTE = (
 
 
 class Console:
-    """Prints lines above a progress bar; the bar exists only where standard error is a terminal."""
+    """Prints lines above a progress bar; the bar exists only where standard error is a terminal.
+
+    Of several processes the main one prints.
+    """
 
     def __init__(self) -> None:
         self._bar: tqdm | None = None
 
     def say(self, text: str = "") -> None:
-        tqdm.write(text, file=sys.stdout)
-        sys.stdout.flush()
+        if is_main():
+            tqdm.write(text, file=sys.stdout)
+            sys.stdout.flush()
 
     def start_progress(self, what: str, total: int, done: int = 0) -> None:
         self.stop_progress()
-        self._bar = tqdm(total=total, initial=done, desc=what, leave=False, disable=None, dynamic_ncols=True)
+        hidden = None if is_main() else True  # None: where standard error is no terminal
+        self._bar = tqdm(total=total, initial=done, desc=what, leave=False, disable=hidden, dynamic_ncols=True)
 
     def progress(self, count: int = 1) -> None:
         if self._bar is not None:
@@ -51,11 +58,14 @@ def step_line(metrics: dict[str, Any], steps: int) -> str:
     tail = f"grad norm {get('grad_norm'):.3g}  {get('kit/seconds/step'):.2f} s/step"
     if "kit/accuracy" not in metrics:  # num_iterations or steps_per_generation let several steps share a rollout
         return f"{head}  the same completions once more  {tail}"
+    more = ""
+    if "kit/sampling/prompts" in metrics:
+        more = f"left {get('kit/sampling/flat_left_share'):.2f} of {get('kit/sampling/prompts'):g} prompts  "
     lost = f"unscored {get('kit/unscored_share'):.2f}  " if metrics.get("kit/unscored_share") else ""
     return (
         f"{head}  reward {get('reward'):.3f}  accuracy {get('kit/accuracy'):.2f}  "
         f"flat {get('kit/flat_group_share'):.2f} (all right {get('kit/all_right'):.2f}, "
-        f"all wrong {get('kit/all_wrong'):.2f})  truncated {get('kit/truncated_share'):.2f}  "
+        f"all wrong {get('kit/all_wrong'):.2f})  {more}truncated {get('kit/truncated_share'):.2f}  "
         f"tokens {get('completions/mean_length'):.0f}  {lost}{tail}"
     )
 
@@ -102,12 +112,13 @@ def plan_lines(prepared: "Prepared") -> list[str]:
     unused = (
         f", {plan.unused_rows_per_epoch} of {plan.rows} rows unused per epoch" if plan.unused_rows_per_epoch else ""
     )
+    each = f"{args.world_size} processes, each on " if args.world_size > 1 else ""
     held_out = "none: nothing will be measured"
     if prepared.eval_data is not None:
         held_out = f"{prepared.eval_data.label}, {len(prepared.eval_data.rows)} rows x {recipe.evaluation.samples}"
     lines = [
         f"recipe     {recipe.source}",
-        f"device     {prepared.device.describe()}",
+        f"device     {each}{prepared.device.describe()}",
         f"model      {recipe.model}, {lora}, completions end at {_end_tokens(prepared)}",
         f"data       {prepared.data.label}, {plan.rows} rows{unused}; prompts of {plan.prompt_tokens_median} tokens "
         f"(median) to {plan.prompt_tokens_max}",
@@ -116,7 +127,8 @@ def plan_lines(prepared: "Prepared") -> list[str]:
         *([f"gold       {prepared.gold.describe()}"] if prepared.gold else []),
         f"plan       {plan.steps} steps ({plan.epochs:.2g} epochs) of {plan.prompts_per_step:g} prompts x "
         f"{args.num_generations} = {plan.completions_per_step} completions, up to {args.max_completion_length} tokens",
-        f"memory     {plan.memory.describe()}; disk up to {max(plan.disk_gb, 0.1):.1f} GB",
+        f"memory     {plan.memory.describe()}, of {plan.memory_gb:.3g} GB; disk up to {max(plan.disk_gb, 0.1):.1f} GB",
+        *([f"fits       up to {plan.largest}"] if plan.largest else []),
         *(f"note       {note}" for note in prepared.notes),
     ]
     shown = ["first prompt, as the model sees it:", *(f"  | {x}" for x in _rendered(prepared, first).split("\n"))]

@@ -6,13 +6,14 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_kit.answers import usable_gold
 from grpo_kit.errors import RecipeError, first_line, shorten
 from grpo_kit.recipe import DatasetSection, Recipe
+from grpo_kit.rows import Rows
 from grpo_kit.sources import Row, Source, open_source
 
 RESERVED = ("prompts", "completion", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
@@ -52,7 +53,7 @@ class Data:
     """
 
     label: str
-    rows: list[Row]
+    rows: Rows
     columns: tuple[str, ...]
     scanned: int
     left_out: int = 0
@@ -72,43 +73,52 @@ def rounded_up(share: float) -> float:
 
 
 def load_data(recipe: Recipe, section: DatasetSection, key: str) -> Data:
-    """Read, check and convert the rows of one section; `key` is its name in messages. Raises RecipeError.
-
-    With a `limit`, memory holds that many rows, however long the data: a seeded reservoir (Vitter 1985, algorithm R).
-    """
+    """Read, check and convert the rows of one section; `key` is its name in messages. Raises RecipeError."""
     source = open_source(recipe, section, key)
     convert = _Conversion(recipe, section, key, source.label, _first_columns(recipe, source, key))
-    draw = random.Random(recipe.seed)
-    kept: list[Row] = []
     unusable: list[str] = []
-    good = scanned = 0
-    for index, row in enumerate(_rows(source)):
-        scanned += 1
-        converted = convert(index, row)
-        if convert.gold and not usable_gold(converted["answer"]):
+    scanned = left_out = 0
+
+    def usable() -> Iterator[Row]:
+        nonlocal scanned, left_out
+        for index, row in enumerate(_rows(source)):
+            scanned += 1
+            converted = convert(index, row)
+            if not convert.gold or usable_gold(converted["answer"]):
+                yield converted
+                continue
+            left_out += 1
             if len(unusable) < SHOWN:
                 unusable.append(f"row {index}: {shorten(row.get(convert.gold_column, ''), 40)}")
-            continue
-        good += 1
-        if section.limit is None or len(kept) < section.limit:
-            kept.append(converted)
-        elif (place := draw.randrange(good)) < section.limit:
-            kept[place] = converted
-    left_out = scanned - good
+
+    try:
+        rows = Rows(usable() if section.limit is None else _drawn(usable(), section.limit, recipe.seed))
+    except OSError as error:
+        raise RecipeError(
+            f"the temporary folder cannot hold the rows of {source.label} ({error.strerror}); "
+            "free space there, or name another folder: export TMPDIR=FOLDER"
+        ) from None
     if left_out > section.max_unusable * scanned:
         raise recipe.error(
             f"{key}.answer",
             f"{left_out} of {scanned} rows of {source.label} have no usable gold answer ({'; '.join(unusable)}"
             f"{'; ...' if left_out > SHOWN else ''}); mend the data or the answer_pattern"
-            f"{f', or allow it with max_unusable: {rounded_up(left_out / scanned)}' if good else ''}",
+            f"{f', or allow it with max_unusable: {rounded_up(left_out / scanned)}' if left_out < scanned else ''}",
         )
-    if section.limit is not None:
-        draw.shuffle(kept)
-    names = tuple(dict.fromkeys(name for row in kept for name in row))
-    for row in kept:
-        for name in names:
-            row.setdefault(name, None)  # a row need not have every column
-    return Data(source.label, kept, names, scanned, left_out, unusable)
+    return Data(source.label, rows, rows.columns, scanned, left_out, unusable)
+
+
+def _drawn(rows: Iterable[Row], limit: int, seed: int) -> list[Row]:
+    """So many rows, shuffled, however many there are: a seeded reservoir (Vitter 1985, algorithm R)."""
+    draw = random.Random(seed)
+    kept: list[Row] = []
+    for count, row in enumerate(rows, 1):
+        if len(kept) < limit:
+            kept.append(row)
+        elif (place := draw.randrange(count)) < limit:
+            kept[place] = row
+    draw.shuffle(kept)
+    return kept
 
 
 def _rows(source: Source) -> Iterator[Row]:

@@ -4,6 +4,8 @@ import platform
 from dataclasses import dataclass
 from importlib import metadata
 
+from grpo_kit.processes import card
+
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
@@ -39,13 +41,18 @@ def find_device() -> Device:
 
         memory_gb = psutil.virtual_memory().total / 1e9
         return Device("cpu", "CPU", memory_gb, "float32", None, "no CUDA device found, so this is slow")
-    name = torch.cuda.get_device_name(0)
-    memory_gb = torch.cuda.get_device_properties(0).total_memory / 1e9
+    name = torch.cuda.get_device_name(card())
+    memory_gb = torch.cuda.get_device_properties(card()).total_memory / 1e9
     if torch.cuda.is_bf16_supported(including_emulation=False):
         return Device("cuda", name, memory_gb, "float32", "bfloat16", "the card computes in bfloat16")
     return Device(
         "cuda", name, memory_gb, "float32", "float16", "the card has no bfloat16, so float16 with loss scaling"
     )
+
+
+def a_card(memory_gb: float) -> Device:
+    """A card that computes in bfloat16, wherever it is."""
+    return Device("cuda", "a card", memory_gb, "float32", "bfloat16", "asked about")
 
 
 def environment() -> list[tuple[str, str]]:

@@ -45,6 +45,11 @@ def diagnose(history: Sequence[Metrics], facts: Facts) -> list[Finding]:
     return [*_all_truncated(rollouts, facts), *_no_gradient(rollouts, facts)]
 
 
+def flat_in_update(metrics: Metrics) -> float | None:
+    """The share of flat groups among those learned from: what dynamic sampling left of them; None without a rollout."""
+    return metrics.get("kit/sampling/flat_left_share", metrics.get("kit/flat_group_share"))
+
+
 def _all_truncated(history: Sequence[Metrics], facts: Facts) -> Iterator[Finding]:
     since = _since(history, lambda metrics: metrics["kit/truncated_share"] == 1)
     if since is not None:
@@ -59,7 +64,7 @@ def _all_truncated(history: Sequence[Metrics], facts: Facts) -> Iterator[Finding
 
 def _no_gradient(history: Sequence[Metrics], facts: Facts) -> Iterator[Finding]:
     """Every group of completions is flat, so no completion is better than another."""
-    since = _since(history, lambda metrics: metrics["kit/flat_group_share"] == 1)
+    since = _since(history, lambda metrics: flat_in_update(metrics) == 1)
     if since is not None:
         flat = [metrics for metrics in history if metrics["step"] >= since]
         causes = [_how_flat(label, full, flat) for label, full in facts.full_marks.items()]

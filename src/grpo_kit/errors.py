@@ -12,7 +12,12 @@ class RecipeError(Exception):
 
 
 class RunError(Exception):
-    """A run that started and could not go on: shown as one line, exit code 1."""
+    """A run that started and could not go on: shown as one line, exit code 1.
+
+    `everywhere`: whether all processes of the run raise it, so that one of them is enough to say it.
+    """
+
+    everywhere = False
 
 
 class RewardError(RunError):

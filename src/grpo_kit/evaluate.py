@@ -1,22 +1,19 @@
 """Held-out accuracy: sample the rows, let the rewards judge, and say how sure the number is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from grpo_kit.generate import Sampled, sample, sampling_config
+from grpo_kit.generate import Sampled, batch_seed, prompt_batches, sample_batch, sampling_config
 from grpo_kit.prepare import Prepared
+from grpo_kit.processes import count, gather, is_main, rank, together
 from grpo_kit.rewards import Completions, outside_training
-from grpo_kit.scoring import Scorer
+from grpo_kit.scoring import LostScore, Scorer
 from grpo_kit.stats import accuracy_interval, paired_gain, rows_that_would_tell
 
 if TYPE_CHECKING:
     from grpo_kit.data import Data
-
-
-ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -60,35 +57,41 @@ def evaluate(
     scorer: Scorer,
     go_on: Callable[[], bool] = lambda: True,
     progress: Callable[[int], object] = lambda rows: None,
+    on_lost: Callable[[list[LostScore]], None] = lambda lost: None,
 ) -> Evaluation | None:
     """Measure a model on the held-out rows at the training sampling parameters.
 
-    None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end.
+    None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end. Several processes take
+    turns with batches of prompts and all have the result, the same as one would have. `on_lost` is told, in the main
+    process, of completions that were lost.
     """
     data = prepared.eval_data
     if data is None:
         return None
-    samples = prepared.recipe.evaluation.samples
-    plan = prepared.plan
+    plan, samples = prepared.plan, prepared.recipe.evaluation.samples
     max_tokens = prepared.recipe.evaluation.max_completion_length or plan.max_completion_length
-    at_once = plan.completions_per_rollout * plan.max_completion_length // max_tokens  # what fits in training fits here
-    sampled = sample(
-        model,
-        prepared.chat,
-        prepared.device,
-        data.rows,
-        sampling_config(prepared.args, prepared.chat, max_tokens),
-        samples=samples,
-        seed=prepared.recipe.seed + 1_000_003 * (step + 1),
-        sequences_at_once=max(at_once, 1),
-        fast=prepared.recipe.fast,
-        go_on=go_on,
-    )
-    judged = []
-    for row in _judge(prepared, scorer, data, step, sampled):
-        judged.append(row)
-        progress(1)
-    return _summarise(prepared, data, step, samples, judged) if len(judged) == len(data.rows) else None
+    fits = plan.completions_per_rollout // count() * plan.max_completion_length // max_tokens  # as it does in training
+    batches = prompt_batches(prepared.chat, data.rows, max(fits // samples, 1))
+    config = sampling_config(prepared.args, prepared.chat, max_tokens)
+    judged: list[_Judged] = []
+    for turn in range(0, len(batches), count()):
+        if not go_on():
+            return None
+        sampled: list[Sampled] = []
+        number = turn + rank()
+        if number < len(batches):  # in the last turn there may be none left for this process
+            sampled = sample_batch(
+                model, prepared.chat, prepared.device, data.rows, batches[number], config, samples=samples,
+                seed=batch_seed(prepared.recipe.seed + 1_000_003 * (step + 1), number), fast=prepared.recipe.fast,
+            )  # fmt: skip
+        with together():
+            own = _judge(prepared, scorer, data, step, sampled)
+        for rows, lost in gather(own):
+            judged += rows
+            progress(len(rows))
+            if lost and is_main():
+                on_lost(lost)
+    return _summarise(prepared, data, step, samples, judged)
 
 
 @dataclass(frozen=True)
@@ -103,19 +106,22 @@ class _Judged:
 
 
 def _judge(
-    prepared: Prepared, scorer: Scorer, data: "Data", step: int, sampled: Iterator[Sampled]
-) -> Iterator[_Judged]:
-    """Rewards judge several rows at once: each call costs the same few hundred microseconds."""
-    while some := list(islice(sampled, ROWS_AT_ONCE)):
-        ids = [completion for row in some for completion in row.completion_ids]
-        texts = [prepared.chat.decode(completion) for completion in ids]
-        rows = [data.rows[row.row] for row in some for _ in row.completion_ids]
-        values = scorer.score(Completions(texts, ids, rows), **outside_training(step)).values
-        end = 0
-        for row in some:
-            start, end = end, end + len(row.completion_ids)
-            scores = {label: column[start:end] for label, column in values.items()}
-            yield _Judged(row.row, texts[start:end], [len(c) for c in row.completion_ids], row.truncated, scores)
+    prepared: Prepared, scorer: Scorer, data: "Data", step: int, sampled: list[Sampled]
+) -> tuple[list[_Judged], list[LostScore]]:
+    """A batch of rows, and the scores that were lost; both empty where there is nothing to judge."""
+    if not sampled:
+        return [], []
+    ids = [completion for row in sampled for completion in row.completion_ids]
+    texts = [prepared.chat.decode(completion) for completion in ids]
+    rows = [data.rows[row.row] for row in sampled for _ in row.completion_ids]
+    scores = scorer.score(Completions(texts, ids, rows), **outside_training(step))
+    judged = []
+    end = 0
+    for row in sampled:
+        start, end = end, end + len(row.completion_ids)
+        own = {label: column[start:end] for label, column in scores.values.items()}
+        judged.append(_Judged(row.row, texts[start:end], [len(c) for c in row.completion_ids], row.truncated, own))
+    return judged, scores.lost
 
 
 def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged: list[_Judged]) -> Evaluation:

@@ -1,6 +1,6 @@
 """Sampling completions of data rows outside of the trainer, with the sampling parameters of training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,48 +49,71 @@ def sample(
     model: Any,
     chat: Chat,
     device: Device,
-    rows: list[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
     config: "GenerationConfig",
     *,
     samples: int,
     seed: int,
     sequences_at_once: int,
     fast: bool = True,
-    go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[Sampled]:
-    """Yield `samples` completions of every row, short prompts first; stops early when `go_on()` turns false.
+    """Yield `samples` completions of every row, short prompts first.
 
     The random stream is its own, started from `seed`: the global one is as before afterwards.
     """
+    for number, batch in enumerate(prompt_batches(chat, rows, max(sequences_at_once // samples, 1))):
+        own = batch_seed(seed, number)
+        yield from sample_batch(model, chat, device, rows, batch, config, samples=samples, seed=own, fast=fast)
+
+
+def prompt_batches(chat: Chat, rows: Sequence[dict[str, Any]], size: int) -> list[list[int]]:
+    """The indices of the rows in batches of at most `size`, short prompts first."""
+    lengths = [len(chat.encode(row["prompt"])) for row in rows]
+    order = sorted(range(len(rows)), key=lambda index: lengths[index])
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def batch_seed(seed: int, number: int) -> int:
+    """Of a batch of prompts by its number, so that whoever samples it samples the same."""
+    return seed + 15_485_863 * number
+
+
+def sample_batch(
+    model: Any,
+    chat: Chat,
+    device: Device,
+    rows: Sequence[dict[str, Any]],
+    batch: list[int],
+    config: "GenerationConfig",
+    *,
+    samples: int,
+    seed: int,
+    fast: bool = True,
+) -> list[Sampled]:
+    """`samples` completions of each row of a batch of indices, at once; the global random stream stays as it is."""
     import torch
 
     from grpo_kit.prefill import shared_prefill
 
-    prompts = [chat.encode(row["prompt"]) for row in rows]
-    order = sorted(range(len(rows)), key=lambda index: len(prompts[index]))
-    at_once = max(sequences_at_once // samples, 1)
+    ids = [chat.encode(rows[index]["prompt"]) for index in batch]
+    padded = chat.tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt")
+    prompts = {name: tensor.to(model.device) for name, tensor in padded.items()}  # (P, T)
     was_training = model.training
     model.eval()
     generator_state = _random_state()
     torch.manual_seed(seed)
     try:
-        for start in range(0, len(order), at_once):
-            if not go_on():
-                return
-            chosen = order[start : start + at_once]
-            padded = chat.tokenizer.pad(
-                {"input_ids": [prompts[i] for i in chosen]}, padding_side="left", return_tensors="pt"
-            )
-            batch = {name: tensor.to(model.device) for name, tensor in padded.items()}  # (P, T)
-            with torch.no_grad(), autocast(device), shared_prefill(model) if fast else nullcontext():
-                output = model.generate(**batch, generation_config=config, num_return_sequences=samples)
-            completions = output[:, batch["input_ids"].shape[1] :].tolist()  # P * samples rows
-            for position, index in enumerate(chosen):
-                ids = [_cut(c, chat.end_ids) for c in completions[position * samples : (position + 1) * samples]]
-                yield Sampled(index, ids, [chat.is_truncated(c) for c in ids])
+        with torch.no_grad(), autocast(device), shared_prefill(model) if fast else nullcontext():
+            output = model.generate(**prompts, generation_config=config, num_return_sequences=samples)
     finally:
         _restore_random_state(generator_state)
         model.train(was_training)
+    completions = [_cut(ids, chat.end_ids) for ids in output[:, prompts["input_ids"].shape[1] :].tolist()]
+    return [
+        Sampled(index, own, [chat.is_truncated(ids) for ids in own])
+        for position, index in enumerate(batch)
+        for own in [completions[position * samples : (position + 1) * samples]]
+    ]
 
 
 def _cut(completion_ids: list[int], end_ids: frozenset[int]) -> list[int]:

@@ -4,8 +4,9 @@ A row whose own gold answer earns less than full marks teaches nothing but noise
 asks for one form and pays for another, which is the commonest reason for a run that never learns.
 """
 
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -16,10 +17,14 @@ from grpo_kit.errors import shorten
 from grpo_kit.forms import CHARACTERS_A_TOKEN, FORMS, MOST_FOR_FORM, Form
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.rewards import Completions, Reward
+from grpo_kit.rows import Rows
 from grpo_kit.scoring import Scorer, total_reward
 
 TRIED = 8
 """Rows, spread over the data, on which the best form is found."""
+
+SCORED_AT_ONCE = 2000
+"""Rows, so that memory does not grow with the data."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +79,23 @@ def scan_gold(
     return replace(data, rows=kept), found
 
 
-def _kinds(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _kinds(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(kind_of(row["answer"]) for row in rows))
 
 
-def _split(goal: Reward, form: Form, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _split(goal: Reward, form: Form, rows: Rows) -> tuple[Rows, Rows]:
     """Rows whose gold answer earns the goal's full marks, and those whose does not."""
     scores = Scorer([replace(goal, only_if=None)], skip_errors=True)
-    values = scores.score(_batch(rows, [form.write(row["answer"]) for row in rows])).values[goal.label]
-    right = [goal.is_right(value) for value in values]
-    kept = [row for row, is_right in zip(rows, right, strict=True) if is_right]
-    return kept, [row for row, is_right in zip(rows, right, strict=True) if not is_right]
+    kept, failed = array("q"), array("q")
+    for start in range(0, len(rows), SCORED_AT_ONCE):
+        some = rows[start : start + SCORED_AT_ONCE]
+        values = scores.score(_batch(some, [form.write(row["answer"]) for row in some])).values[goal.label]
+        for index, value in enumerate(values, start):
+            (kept if goal.is_right(value) else failed).append(index)
+    return rows.select(kept) if failed else rows, rows.select(failed)
 
 
-def _not_earned(goal: Reward, data: Data, failed: list[dict[str, Any]]) -> str:
+def _not_earned(goal: Reward, data: Data, failed: Rows) -> str:
     share = "no" if len(failed) == len(data.rows) else f"{len(data.rows) - len(failed)} of {len(data.rows)}"
     return (
         f"{share} gold answers of {data.label} earn the full marks of {goal.label} ({goal.full_marks:g}) in the usual "
@@ -95,9 +103,9 @@ def _not_earned(goal: Reward, data: Data, failed: list[dict[str, Any]]) -> str:
     )
 
 
-def _form_outweighs(scorer: Scorer, goal: Reward, form: Form, rows: list[dict[str, Any]]) -> str | None:
+def _form_outweighs(scorer: Scorer, goal: Reward, form: Form, rows: Rows) -> str | None:
     """A warning where form and length alone earn much of what a right answer earns."""
-    answers = list(dict.fromkeys(row["answer"] for row in rows))
+    answers = _first_answers(rows)
     wrong_of = dict(zip(answers, answers[1:] + answers[:1], strict=True))
     if len(answers) < 2:
         return None
@@ -116,6 +124,16 @@ def _form_outweighs(scorer: Scorer, goal: Reward, form: Form, rows: list[dict[st
     )
 
 
+def _first_answers(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Different gold answers: those of the first rows that are tried, and one more if there is one."""
+    answers: dict[str, None] = {}
+    for row in rows:
+        answers[row["answer"]] = None
+        if len(answers) > TRIED:
+            break
+    return list(answers)
+
+
 def _mean_total(scorer: Scorer, rows: list[dict[str, Any]], texts: list[str]) -> float:
     values = scorer.score(_batch(rows, texts)).values
     columns = [values[reward.label] for reward in scorer.rewards]
@@ -126,5 +144,5 @@ def _batch(rows: list[dict[str, Any]], texts: list[str]) -> Completions:
     return Completions(texts, [[0] * (len(text) // CHARACTERS_A_TOKEN + 1) for text in texts], rows)
 
 
-def _some(rows: list[dict[str, Any]]) -> str:
+def _some(rows: Rows) -> str:
     return ", ".join(shorten(row["answer"], 40) for row in rows[:SHOWN]) + (", ..." if len(rows) > SHOWN else "")

@@ -5,24 +5,27 @@ dear, so that a typo is reported in a second and not behind the import of torch.
 """
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_kit.chat import Chat, end_of_turn_warning, load_chat
 from grpo_kit.data import Data, load_data
-from grpo_kit.device import Device, find_device
+from grpo_kit.device import Device, a_card, find_device
 from grpo_kit.errors import RecipeError
 from grpo_kit.gold_scan import GoldScan, scan_gold
 from grpo_kit.hub import use_cache_if_unreachable
-from grpo_kit.memory import Memory, estimate
-from grpo_kit.model import ModelSize, find_model, lora_config, measure_model
+from grpo_kit.memory import Memory, Run, advice, largest_fitting, micro_batch, micro_batches, near_limit, predict
+from grpo_kit.model import find_model, lora_config, measure_model
+from grpo_kit.processes import spread_by
 from grpo_kit.recipe import DatasetSection, Recipe
 from grpo_kit.reward_checks import check_rewards
 from grpo_kit.rewards import Reward, load_rewards
 from grpo_kit.row_filters import drop_overlong, unseen, unusable_note
 from grpo_kit.sources import find_file, is_local
 from grpo_kit.trl_args import Settings, build_args, check_settings, check_words
+from grpo_kit.vllm_rules import check_lengths, with_vllm
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the run will do, step by step; a *step* is an optimizer step."""
+    """What the run will do, step by step; a *step* is an optimizer step.
+
+    `memory_gb` is what there is; `largest` the largest micro-batch that fits a card that was asked about.
+    """
 
     steps: int
     epochs: float
@@ -46,6 +52,8 @@ class Plan:
     prompt_tokens_median: int
     prompt_tokens_max: int
     memory: Memory
+    memory_gb: float
+    largest: str | None
     disk_gb: float
 
 
@@ -73,8 +81,11 @@ class Prepared:
         return goal_of(self.recipe, self.rewards)
 
 
-def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
-    """Check a recipe as far as that goes without weights. Raises RecipeError for the first thing found wrong."""
+def prepare(recipe: Recipe, run_folder: Path = Path("runs"), card_gb: float | None = None) -> Prepared:
+    """Check a recipe as far as that goes without weights. Raises RecipeError for the first thing found wrong.
+
+    With `card_gb` the memory is that of a card of this size, whatever there is here.
+    """
     rewards = load_rewards(recipe)
     model_path = find_model(recipe)
     check_words(recipe)
@@ -89,13 +100,11 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
 
     device = find_device()
     args = build_args(recipe, settings, device, run_folder)
-    if args.n_gpu > 1:
-        raise RecipeError(f"{args.n_gpu} cards are visible, but a run uses one: set CUDA_VISIBLE_DEVICES=0")
-    if args.world_size > 1:
-        raise RecipeError(f"{args.world_size} processes were started, but a run is one: start grpo-kit by itself")
+    _check_processes(args)
     lora = lora_config(recipe)
     chat = load_chat(recipe, model_path)
-    size = measure_model(recipe, model_path, lora, settings.from_recipe.get("model_init_kwargs") or {})
+    init_kwargs = settings.from_recipe.get("model_init_kwargs") or {}
+    size = measure_model(recipe, model_path, lora, init_kwargs)
     if len(chat.tokenizer) > size.vocabulary:
         raise recipe.error(
             "model", f"its tokenizer has {len(chat.tokenizer)} tokens, but the model knows only {size.vocabulary}"
@@ -113,13 +122,17 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs")) -> Prepared:
     ]
     limit = ("grpo.max_completion_length", completion)
     data, lengths = drop_overlong(recipe, chat, data, limit, size.max_positions, notes)
+    check_lengths(recipe, args, chat, data.rows, size.max_positions)
     if eval_data is not None:
         if recipe.evaluation.max_completion_length is not None:
             limit = ("evaluation.max_completion_length", recipe.evaluation.max_completion_length)
         eval_data, _ = drop_overlong(recipe, chat, eval_data, limit, size.max_positions, notes)
         eval_data = unseen(recipe, data, eval_data, notes)
     notes.append(_long_warmup(args))
-    plan = _plan(recipe, args, device, data, lengths, size)
+    card = device if card_gb is None else a_card(card_gb)
+    run = Run(model_path, lora, init_kwargs, args, card, size, recipe.fast, max(lengths))
+    plan = _plan(recipe, args, data, lengths, run, asked=card_gb is not None)
+    notes.append(near_limit(plan.memory, card))
     return Prepared(
         recipe, rewards, data, eval_data, gold, settings, args, device, model_path, lora, chat, plan,
         tuple(note for note in notes if note),
@@ -157,6 +170,20 @@ def _load_all(recipe: Recipe, rewards: list[Reward]) -> tuple[Data, Data | None,
     return scanned["dataset"][0], held_out, gold, [*notes, gold.form_pays if gold else None]
 
 
+def _check_processes(args: "GRPOConfig") -> None:
+    """One process a card, each with whole weights."""
+    if args.n_gpu > 1:
+        raise RecipeError(
+            f"{args.n_gpu} cards are visible, but one process uses one: set CUDA_VISIBLE_DEVICES=0, or start one for "
+            f"each: accelerate launch --multi_gpu --num_processes {args.n_gpu} -m grpo_kit run ..."
+        )
+    if spread_by():
+        raise RecipeError(
+            f"{spread_by()} spreads the weights over the processes, but held-out sampling and saving need whole ones "
+            "in each: use DeepSpeed's zero_stage 2, or accelerate launch --multi_gpu"
+        )
+
+
 def _check_length_options(recipe: Recipe, rewards: list[Reward], limit: int) -> None:
     """A length budget above what the sampler may write would never be felt."""
     for reward in rewards:
@@ -178,7 +205,7 @@ def _long_warmup(args: "GRPOConfig") -> str | None:
     return None
 
 
-def _plan(recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, lengths: list[int], size: ModelSize) -> Plan:
+def _plan(recipe: Recipe, args: "GRPOConfig", data: Data, lengths: list[int], run: Run, asked: bool) -> Plan:
     """The arithmetic of TRL's sampler: whole generation batches only, each used `num_iterations` times."""
     generation, group = args.generation_batch_size or 0, args.num_generations or 1
     completion = args.max_completion_length or 0
@@ -195,8 +222,14 @@ def _plan(recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, length
     per_epoch = max(-(-batches // args.gradient_accumulation_steps), 1)
     steps = args.max_steps if args.max_steps > 0 else int(-(-args.num_train_epochs * per_epoch // 1))
     completions = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
-    longest = max(lengths)
-    memory = estimate(size, device, recipe.lora is not None, args.beta, generation, longest + completion)
+
+    def memory_at(micro_batch_size: int) -> Memory:
+        return with_vllm(predict(run, micro_batch_size), args, run.device)
+
+    sharers = args.world_size if run.device.kind == "cpu" else 1
+    memory = memory_at(args.per_device_train_batch_size)
+    _check_memory(recipe, run, memory, memory_at, sharers)
+    largest = largest_fitting(memory_at, micro_batches(run.completions), run.device.memory_gb) if asked else None
     copies = (args.save_total_limit or _saves(args, steps, per_epoch)) + 1
     plan = Plan(
         steps=steps,
@@ -210,11 +243,13 @@ def _plan(recipe: Recipe, args: "GRPOConfig", device: Device, data: Data, length
         rows=rows,
         unused_rows_per_epoch=rows % prompts,
         prompt_tokens_median=sorted(lengths)[len(lengths) // 2],
-        prompt_tokens_max=longest,
+        prompt_tokens_max=max(lengths),
         memory=memory,
-        disk_gb=copies * memory.checkpoint + size.trainable * 4 / 1e9,
+        memory_gb=run.device.memory_gb,
+        largest=f"{micro_batch(run, largest[0])}: {largest[1].total:.1f} GB" if largest else None,
+        disk_gb=copies * memory.checkpoint + run.size.trainable * 4 / 1e9,
     )
-    _check_room(recipe, device, plan)
+    _check_disk(plan)
     return plan
 
 
@@ -225,14 +260,19 @@ def _saves(args: "GRPOConfig", steps: int, per_epoch: int) -> int:
     return max(int(steps / every), 1)
 
 
-def _check_room(recipe: Recipe, device: Device, plan: Plan) -> None:
-    """Do the card and the disk hold what arithmetic knows of the run?"""
-    if plan.memory.total > device.memory_gb:
-        raise recipe.error(
-            "model",
-            f"needs {plan.memory.describe()}, but {device.name} has {device.memory_gb:.0f} GB; "
-            "use lora:, or lower grpo.per_device_train_batch_size",
-        )
+def _check_memory(recipe: Recipe, run: Run, memory: Memory, memory_at: Callable[[int], Memory], sharers: int) -> None:
+    """Does the device, which so many processes share, hold what is predicted?"""
+    limit_gb = run.device.memory_gb / sharers
+    if memory.total > limit_gb:
+        needs = f"needs {f'{sharers} times ' if sharers > 1 else ''}{memory.describe()}"
+        room = f"{run.device.name} has {run.device.memory_gb:.3g} GB; {advice(run, memory_at, limit_gb)}"
+        if memory.activations is None:
+            raise recipe.error("model", f"{needs}, but {room}")
+        rows = run.args.per_device_train_batch_size
+        raise recipe.error("grpo.per_device_train_batch_size", f"found {rows}, which {needs}, but {room}")
+
+
+def _check_disk(plan: Plan) -> None:
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     if plan.disk_gb > free_gb:
         raise RecipeError(

@@ -10,6 +10,7 @@ from typing import Any
 from grpo_kit import __version__
 from grpo_kit.device import PACKAGES, environment
 from grpo_kit.prepare import Prepared
+from grpo_kit.processes import count
 
 MAX_DIFF = 200_000
 
@@ -26,6 +27,7 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "argv": sys.argv,
         "recipe": str(prepared.recipe.source.resolve()),
         "machine": dict(environment()),
+        "processes": count(),
         "seed": prepared.recipe.seed,
         "model": {"path": prepared.model_path, "sha256": _model_hash(prepared.model_path)},
         "data": data,

@@ -99,6 +99,13 @@ class EvaluationSection(Section):
     "Completions per held-out prompt."
 
 
+class DynamicSamplingSection(Section):
+    """Replacing groups that teach nothing before the update."""
+
+    max_rounds: int = Field(default=2, ge=1, le=20)
+    "How often at most the flat groups of a batch are replaced by fresh prompts."
+
+
 def _label(text: str) -> str:
     if not re.fullmatch(r"\w[\w-]{0,63}", text):
         raise ValueError(f"found the name {shorten(text)}; write letters, digits, _ and - (64 at most)")
@@ -130,6 +137,8 @@ class Recipe(Section):
     "trl.GRPOConfig's keys, where they differ from the kit's defaults."
     fast: bool = True
     "Compute a step's gradients with less work; False: as TRL computes them."
+    dynamic_sampling: DynamicSamplingSection | None = None
+    "Replace flat groups by fresh prompts before the update; absent: they are left out of it."
     samples: Literal["all"] | PositiveInt = "all"
     "Which steps' completions are written to samples.jsonl: all, or every Nth step."
     name: str | None = None
@@ -226,6 +235,7 @@ SECTIONS: dict[str, type[Section]] = {
     "dataset": DatasetSection,
     "eval_dataset": DatasetSection,
     "evaluation": EvaluationSection,
+    "dynamic_sampling": DynamicSamplingSection,
 }
 OWNERS = {"grpo": "trl.GRPOConfig", "lora": "peft.LoraConfig"}
 SECTION_KEYS = {*SECTIONS, *OWNERS, "rewards"}

@@ -14,6 +14,7 @@ from grpo_kit.diagnose import Facts, diagnose
 from grpo_kit.errors import RewardError, RunError, shorten
 from grpo_kit.metrics import SECONDS, rollout_metrics
 from grpo_kit.prepare import Prepared
+from grpo_kit.processes import on_main
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import LostScore
 
@@ -29,7 +30,7 @@ MOST_TEXT = 2000
 
 
 class Recorder(TrainerCallback):
-    """Joins what the trainer logs with what its rollouts showed, and writes both."""
+    """Joins what the trainer logs with what its rollouts showed; the main process writes both, for all of them."""
 
     def __init__(self, prepared: Prepared, run: RunDir, console: Console):
         self.prepared, self.run, self.console = prepared, run, console
@@ -45,12 +46,16 @@ class Recorder(TrainerCallback):
         self._found: set[str] = set()
 
     def on_rollout(self, rollout: "Rollout") -> None:
+        """For all processes. Raises RewardError where too many batches in a row were not judged."""
+        on_main(lambda: self._write_rollout(rollout))
+
+    def _write_rollout(self, rollout: "Rollout") -> None:
+        self.on_lost(rollout.scores.lost)
         metrics = rollout_metrics(rollout, self.prepared)
-        self._pending.append(metrics)
+        self._pending.append(metrics if not rollout.round else _seconds_of(metrics))
         every = self.prepared.recipe.samples
         if every == "all" or rollout.step % every == 0 or rollout.step == 1:
-            for sample in samples(rollout, self.prepared):
-                self.run.append("samples.jsonl", sample)
+            self.run.append("samples.jsonl", *samples(rollout, self.prepared))
         if self._first:
             self._first = False
             self.console.say(f"first completion of step {rollout.step}:")
@@ -71,7 +76,7 @@ class Recorder(TrainerCallback):
         self._found = {finding.name for finding in found}
 
     def on_lost(self, lost: Sequence[LostScore]) -> None:
-        """Each score that was lost is an event with its text; the first of its kind is shown."""
+        """For the main process: each score that was lost is an event with its text; the first of its kind is shown."""
         for one in lost:
             self.run.event(
                 "score lost", self._step, reward=one.label, fault=one.fault.kind, message=one.fault.what,
@@ -95,11 +100,12 @@ class Recorder(TrainerCallback):
         self.console.progress()
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        logs = given["logs"]
-        if "loss" not in logs:  # the trainer's closing totals, no step
-            return
+        if "loss" in given["logs"]:  # else the trainer's closing totals, no step
+            step_s, self._step_s = self._step_s, []
+            on_main(lambda: self._write_step(args, state, given["logs"], step_s))
+
+    def _write_step(self, args: Any, state: Any, logs: dict[str, Any], step_s: list[float]) -> None:
         rollouts, self._pending = self._pending, []
-        step_s, self._step_s = self._step_s, []
         metrics = {"step": state.global_step, **logs, **_means(rollouts, max(len(step_s), 1))}
         if step_s:
             total = fmean(step_s)
@@ -133,6 +139,7 @@ def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
         records.append(
             {
                 "step": rollout.step,
+                **({"round": rollout.round} if rollout.round else {}),
                 "row": index,
                 "prompt": row["prompt"][-1]["content"],
                 "completion": text,
@@ -145,6 +152,11 @@ def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
             }
         )
     return records
+
+
+def _seconds_of(metrics: dict[str, float]) -> dict[str, float]:
+    """All that a step's metrics take from prompts that replaced others: they describe the step's own prompts."""
+    return {key: value for key, value in metrics.items() if key.startswith(SECONDS)}
 
 
 def _why(rollout: "Rollout") -> str:
@@ -163,6 +175,6 @@ def _means(rollouts: list[dict[str, float]], steps: int) -> dict[str, float]:
     """One value per key: seconds per step, and means of the rest over the rollouts that have a value."""
     found = {}
     for key in rollouts[0] if rollouts else ():
-        values = [rollout[key] for rollout in rollouts if not math.isnan(rollout[key])]
+        values = [rollout[key] for rollout in rollouts if not math.isnan(rollout.get(key, math.nan))]
         found[key] = sum(values) / (steps if key.startswith(SECONDS) else len(values)) if values else math.nan
     return found

@@ -9,10 +9,10 @@ import os
 import pickle
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +56,11 @@ class Completions:
         return self.completion_ids if name == "completion_ids" else [row[name] for row in self.rows]
 
 
+@cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
 @dataclass(frozen=True)
 class Reward:
     """A reward function with the options and the weight that a recipe gives it.
@@ -89,7 +94,7 @@ class Reward:
 
     def parameter(self, name: str) -> Any:
         """The value in force of one of its options: the recipe's, else the function's default; None if it has none."""
-        parameter = inspect.signature(self.function).parameters.get(name)
+        parameter = _parameters(self.function).get(name)
         return self.options.get(name, parameter.default if parameter is not None else None)
 
     def score(self, batch: Completions, workers: Workers | None = None, **given: Any) -> list[Score]:

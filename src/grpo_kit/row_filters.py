@@ -1,5 +1,6 @@
 """Rows that are left out of a data set, and what is said of them: too long, trained on, or without a gold answer."""
 
+from array import array
 from dataclasses import replace
 
 from grpo_kit.chat import Chat, token_count
@@ -28,7 +29,7 @@ def drop_overlong(
     key, completion = limit
     room = (positions or 2**62) - completion
     overhead = len(chat.encode([{"role": "user", "content": "x"}]))
-    lengths, kept = [], []
+    lengths, kept = [], array("q")
     seen: set[tuple[str, ...]] = set()
     for index, row in enumerate(data.rows):
         roles = tuple(message["role"] for message in row["prompt"])  # a template may refuse some, such as `system`
@@ -40,7 +41,7 @@ def drop_overlong(
             if length > room:
                 continue
             lengths.append(length)
-        kept.append(row)
+        kept.append(index)
     dropped = len(data.rows) - len(kept)
     if not kept:
         raise recipe.error(
@@ -53,7 +54,8 @@ def drop_overlong(
             f"{data.label}: {dropped} of {len(data.rows)} rows left out, prompt and {completion} completion tokens "
             f"exceed the model's {positions} positions"
         )
-    return replace(data, rows=kept), lengths
+        data = replace(data, rows=data.rows.select(kept))
+    return data, lengths
 
 
 def unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None]) -> Data:
@@ -63,15 +65,18 @@ def unseen(recipe: Recipe, data: Data, eval_data: Data, notes: list[str | None])
         """What the prompt asks, without the instructions around it and however it is spaced."""
         return " ".join(word for m in row["prompt"] if m["role"] != "system" for word in m["content"].split())
 
-    trained = {asked(row) for row in data.rows}
-    once = {asked(row): row for row in reversed(eval_data.rows)}  # of equal ones the first
-    unseen = [row for row in eval_data.rows if once[asked(row)] is row and asked(row) not in trained]
-    if not unseen:
+    places: dict[str, int] = {}
+    for place, row in enumerate(eval_data.rows):
+        places.setdefault(asked(row), place)  # of equal ones the first
+    for row in data.rows:
+        places.pop(asked(row), None)
+    if not places:
         raise recipe.error("eval_dataset", "all its prompts are also training prompts; name other rows")
-    left_out = len(eval_data.rows) - len(unseen)
+    left_out = len(eval_data.rows) - len(places)
     if left_out:
         notes.append(
             f"{eval_data.label}: {left_out} of {len(eval_data.rows)} held-out rows left out, their prompts are "
             "trained on or repeated"
         )
-    return replace(eval_data, rows=unseen)
+        eval_data = replace(eval_data, rows=eval_data.rows.select(places.values()))
+    return eval_data

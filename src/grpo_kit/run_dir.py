@@ -36,11 +36,11 @@ class RunDir:
     def final(self) -> Path:
         return self.path / "final"
 
-    def append(self, file: str, record: dict[str, Any]) -> None:
-        """Add one line to a .jsonl file; a line is written whole or, where the process dies, not at all."""
-        line = json.dumps(record, ensure_ascii=False, default=str) + "\n"
+    def append(self, file: str, *records: dict[str, Any]) -> None:
+        """Add a line for each record to a .jsonl file, all at once; where the process dies the last may be cut off."""
+        lines = (json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
         with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
-            out.write(line)
+            out.write("".join(lines))
 
     def event(self, kind: str, step: int, **more: Any) -> None:
         self.append("events.jsonl", {"event": kind, "step": step, "time": round(time.time(), 3), **more})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_kit.errors import RewardError, shorten
+from grpo_kit.processes import together
 from grpo_kit.reward_call import Fault
 from grpo_kit.reward_files import reads_messages
 from grpo_kit.rewards import TRAINER_GIVES, Completions, Reward
@@ -113,9 +114,9 @@ class TrlReward:
 
 
 class RolloutJudge:
-    """Scores the trainer's rollouts, each once."""
+    """Scores the trainer's rollouts, each once; of several processes all score theirs, or none does."""
 
-    def __init__(self, scorer: Scorer, rows: list[dict[str, Any]], decode: Callable[[list[int]], str]):
+    def __init__(self, scorer: Scorer, rows: Sequence[dict[str, Any]], decode: Callable[[list[int]], str]):
         self.scorer, self.rows, self.decode = scorer, rows, decode
         self._judged: tuple[list[list[int]], Scores] | None = None
 
@@ -127,7 +128,8 @@ class RolloutJudge:
             texts = [self.decode(ids) for ids in completion_ids]
             batch = Completions(texts, completion_ids, [self.rows[index] for index in rows])
             given = {name: given[name] for name in TRAINER_GIVES if name in given}
-            self._judged = completion_ids, self.scorer.score(batch, **given)
+            with together():
+                self._judged = completion_ids, self.scorer.score(batch, **given)
         return self._judged[1]
 
     def newest(self) -> Scores:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from grpo_kit.checkpoint import StopRequest
-from grpo_kit.diagnose import Finding, diagnose
+from grpo_kit.diagnose import Finding, diagnose, flat_in_update
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import facts_of
@@ -36,7 +36,7 @@ def summarise(
     found = diagnose(metrics, facts_of(prepared))
     verdict = judge_gain(before, after)
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
-    flat = metrics and all(m.get("kit/flat_group_share", 1) == 1 for m in metrics)
+    flat = metrics and all(flat_in_update(m) in (1, None) for m in metrics)
     if status == "done" and (not moved or flat):
         status, reason = "failed", why_nothing_moved(prepared, metrics, steps, found)
         verdict = replace(verdict, word="not learned", rows_needed=None)

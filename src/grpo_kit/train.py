@@ -3,25 +3,27 @@
 import copy
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
 from grpo_kit.console import Console, closing_lines, evaluation_lines, plan_lines
+from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.errors import RewardError, RunError
 from grpo_kit.evaluate import Evaluation, evaluate
 from grpo_kit.model import load_model, save_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
+from grpo_kit.processes import is_main, on_main, together
 from grpo_kit.record import Recorder
 from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import RolloutJudge, Scorer
+from grpo_kit.scoring import LostScore, RolloutJudge, Scorer
 from grpo_kit.summary import summarise
-from grpo_kit.trainer import ObservedTrainer
 from grpo_kit.workers import shared_workers
 
 
@@ -29,18 +31,18 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
     """Run a prepared recipe and return what `summary.json` holds.
 
     Raises RunError where a started run cannot go on; the run directory then says so too. Ctrl-C and SIGTERM end the
-    run after its step, saved, with status `stopped`.
+    run after its step, saved, with status `stopped`. Of several processes each does all of it but for writing.
     """
     console = console or Console()
-    run, checkpoint, said = open_run(prepared, resume)
+    run, checkpoint, said = on_main(lambda: open_run(prepared, resume))
     for line in [*plan_lines(prepared), f"run        {run.path}", *said]:
         console.say(line)
 
     clock = Clock(run)
     with listen_for_stop() as stop, failures_recorded(run, clock, stop), closing(shared_workers()):
         recorder = Recorder(prepared, run, console)
-        scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip", recorder.on_lost)
-        measure = HeldOut(prepared, scorer, run, console, stop)
+        scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip")
+        measure = HeldOut(prepared, scorer, run, console, stop, recorder.on_lost)
         done = step_of(checkpoint) if checkpoint else 0
         trainer = build_trainer(prepared, scorer, run, recorder, [measure, recorder, Stopper(stop)], done)
         if trainer.slow_because:
@@ -51,7 +53,7 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         before = measure(model, 0)
         if checkpoint and done == prepared.plan.steps:
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
-        elif not stop:
+        elif not stop.agreed():
             console.start_progress("training", prepared.plan.steps, done)
             with state_saved_on_reward_error(trainer):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -61,9 +63,9 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
 
         moved = untouched != weights_fingerprint(model)
         if steps:
-            save_final(prepared, run, model)
-        summary = summarise(prepared, run, stop, before, after, moved, steps, clock.seconds())
-        run.write("summary.json", summary)
+            on_main(lambda: save_final(prepared, run, model))
+        summary = on_main(lambda: summarise(prepared, run, stop, before, after, moved, steps, clock.seconds()))
+        on_main(lambda: run.write("summary.json", summary))
     for line in closing_lines(summary, prepared.goal.label, run.path):
         console.say(line)
     return summary
@@ -76,23 +78,24 @@ def build_trainer(
     recorder: Recorder,
     callbacks: list[TrainerCallback],
     steps_done: int = 0,
-) -> ObservedTrainer:
+) -> DynamicSamplingTrainer:
     """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
     rows = prepared.data.rows
     init_kwargs = prepared.settings.from_recipe.get("model_init_kwargs") or {}
-    model = load_model(prepared.recipe, prepared.model_path, prepared.device, init_kwargs)
+    with together():
+        model = load_model(prepared.recipe, prepared.model_path, prepared.device, init_kwargs)
     args = copy.copy(prepared.args)
     args.output_dir, args.model_init_kwargs = str(run.checkpoints), None
-    trainer = ObservedTrainer(
+    resampling = prepared.recipe.dynamic_sampling
+    trainer = DynamicSamplingTrainer(
         model=model,
         args=args,
-        train_dataset=Dataset.from_dict(
-            {"prompt": [prepared.chat.prompt(row["prompt"]) for row in rows], "row": list(range(len(rows)))}
-        ),
+        train_dataset=_dataset(prepared),
         processing_class=prepared.chat.tokenizer,
         peft_config=prepared.lora,
         callbacks=callbacks,
         fast=prepared.recipe.fast,
+        max_rounds=resampling.max_rounds if resampling else 0,
         judge=RolloutJudge(scorer, rows, prepared.chat.decode),
         on_rollout=recorder.on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,
@@ -102,32 +105,61 @@ def build_trainer(
     return trainer
 
 
+class _Prompts:
+    """What the trainer is given for row numbers: the prompts, read when they are asked for."""
+
+    def __init__(self, prepared: Prepared):
+        self.rows, self.chat = prepared.data.rows, prepared.chat
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return {"prompt": [self.chat.prompt(self.rows[row]["prompt"]) for row in batch["row"]], **batch}
+
+    def __getstate__(self) -> None:
+        """Nothing: datasets pickles it for a hash that names the files of `map`, and there are none."""
+
+
+def _dataset(prepared: Prepared) -> Dataset:
+    dataset = Dataset.from_dict({"row": np.arange(len(prepared.data.rows))})
+    dataset.set_transform(_Prompts(prepared))
+    return dataset
+
+
 class HeldOut(TrainerCallback):
     """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`."""
 
-    def __init__(self, prepared: Prepared, scorer: Scorer, run: RunDir, console: Console, stop: StopRequest):
+    def __init__(
+        self,
+        prepared: Prepared,
+        scorer: Scorer,
+        run: RunDir,
+        console: Console,
+        stop: StopRequest,
+        on_lost: Callable[[list[LostScore]], None],
+    ):
         self.prepared, self.scorer, self.run, self.console, self.stop = prepared, scorer, run, console, stop
+        self.on_lost = on_lost
 
     def __call__(self, model: Any, step: int) -> Evaluation | None:
-        """Measure, or read the measurement that an interrupted run already made at this step."""
+        """For all processes: measure, or read the measurement that an interrupted run already made at this step."""
         data = self.prepared.eval_data
-        if data is None or self.stop:
+        if data is None or self.stop.agreed():
             return None
-        for record in self.run.lines("eval.jsonl"):
-            if record["step"] == step:
-                return Evaluation(**record)
+        known = on_main(lambda: next((r for r in self.run.lines("eval.jsonl") if r["step"] == step), None))
+        if known is not None:
+            return Evaluation(**known)
         self.console.start_progress(f"held-out after step {step}", len(data.rows))
         evaluation = evaluate(
             self.prepared,
             model,
             step,
             scorer=self.scorer,
-            go_on=lambda: not self.stop,
+            go_on=lambda: not self.stop.agreed(),
             progress=self.console.progress,
+            on_lost=self.on_lost,
         )
         self.console.stop_progress()
         if evaluation is not None:
-            self.run.append("eval.jsonl", evaluation.record())
+            on_main(lambda: self.run.append("eval.jsonl", evaluation.record()))
             for line in evaluation_lines(evaluation):
                 self.console.say(line)
         return evaluation
@@ -146,13 +178,14 @@ class Stopper(TrainerCallback):
         self.stop = stop
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.stop:
+        if self.stop.agreed():
             control.should_save = control.should_training_stop = True
 
 
 OUT_OF_MEMORY = (
-    "out of memory; lower grpo.per_device_train_batch_size (and raise grpo.gradient_accumulation_steps by the same "
-    "factor), sample less at once with grpo.steps_per_generation, or set grpo.activation_checkpointing=true"
+    "out of memory; `grpo-kit check` shows what it is for: lower grpo.per_device_train_batch_size (and raise "
+    "grpo.gradient_accumulation_steps by the same factor), sample less at once with grpo.steps_per_generation, or set "
+    "grpo.activation_checkpointing=true"
 )
 
 
@@ -176,25 +209,28 @@ def failures_recorded(run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[
         yield
     except BaseException as error:
         status, reason = "failed", f"{type(error).__name__}: {error}"
-        if isinstance(error, SystemExit) and stop.signal:
-            status, reason = "stopped", signal.Signals(stop.signal).name
-        steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
-        run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
-        run.event(status, steps, reason=reason)
+        if isinstance(error, SystemExit) and stop.asked:
+            status, reason = "stopped", signal.Signals(stop.asked).name
+        if is_main():
+            steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
+            run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
+            run.event(status, steps, reason=reason)
         if isinstance(error, torch.OutOfMemoryError):
             raise RunError(OUT_OF_MEMORY) from error
         raise
 
 
 @contextmanager
-def state_saved_on_reward_error(trainer: ObservedTrainer) -> Iterator[None]:
+def state_saved_on_reward_error(trainer: DynamicSamplingTrainer) -> Iterator[None]:
     """A reward that fails costs no finished step: they are saved, and the error says how to go on."""
     try:
         yield
     except RewardError as error:
         checkpoint = trainer.save_last_state()
         saved = f"; {trainer.state.global_step} steps are saved: mend it and go on with --resume" if checkpoint else ""
-        raise RewardError(f"step {trainer.state.global_step + 1}: {error}{saved}", error.details) from None
+        said = RewardError(f"step {trainer.state.global_step + 1}: {error}{saved}", error.details)
+        said.everywhere = error.everywhere
+        raise said from None
 
 
 def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:

@@ -2,8 +2,9 @@
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import torch
 from transformers import TrainerCallback, TrainerState
 
 from grpo_kit.fast_trainer import FastTrainer
+from grpo_kit.processes import gather
 from grpo_kit.scoring import RolloutJudge, Scores
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """One scored generation batch, in groups of `num_generations` consecutive completions.
+    """One scored generation batch of all processes, in groups of `num_generations` consecutive completions.
 
-    `scores` and `advantages` have one entry per completion; `rows` are indices of data rows; times are seconds.
+    `scores` and `advantages` have one entry per completion; `rows` are indices of data rows; times are seconds, those
+    of the main process.
     """
 
     step: int
@@ -29,6 +32,29 @@ class Rollout:
     advantages: list[float]
     generation_s: float
     rewards_s: float
+    round: int = 0
+    "0 for the step's own prompts; above it for prompts that dynamic sampling put in the place of flat groups."
+
+
+def joined(parts: Sequence[Rollout]) -> Rollout:
+    """What each of the processes sampled and scored as one rollout, in their order; a group may span two of them."""
+    scores = [part.scores for part in parts]
+    starts = [sum(len(part.rows) for part in parts[:at]) for at in range(len(parts))]
+    return replace(
+        parts[0],
+        rows=[row for part in parts for row in part.rows],
+        completion_ids=[ids for part in parts for ids in part.completion_ids],
+        advantages=[advantage for part in parts for advantage in part.advantages],
+        scores=replace(
+            scores[0],
+            values={label: [value for one in scores for value in one.values[label]] for label in scores[0].values},
+            lost=[
+                replace(lost, index=start + lost.index)
+                for start, one in zip(starts, scores, strict=True)
+                for lost in one.lost
+            ],
+        ),
+    )
 
 
 class RandomStreams(TrainerCallback):
@@ -63,6 +89,7 @@ class ObservedTrainer(FastTrainer):
     ):
         super().__init__(reward_funcs=[*judge.trl_rewards()], **kwargs)
         self._judge, self._on_rollout, self._epochs_done = judge, on_rollout, epochs_done
+        self._round = 0
         self._random_after_step = RandomStreams()
         self.add_callback(self._random_after_step)
 
@@ -85,14 +112,14 @@ class ObservedTrainer(FastTrainer):
         if not self.state.global_step:
             return None
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        if not checkpoint.is_dir():
+        if not gather(checkpoint.is_dir())[0]:  # before one of them makes it
             self._random_after_step.restore()
             self._save_checkpoint(self.model, trial=None)
         return checkpoint
 
     def _generate(self, prompts: list[Any]) -> Any:
         started = time.perf_counter()
-        with self.accelerator.autocast():
+        with nullcontext() if self.use_vllm else self.accelerator.autocast():  # vLLM has a precision of its own
             output = super()._generate(prompts)
         self._generation_s = time.perf_counter() - started
         return output
@@ -106,15 +133,15 @@ class ObservedTrainer(FastTrainer):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)
-        self._on_rollout(
-            Rollout(
-                step=self.state.global_step + 1,
-                rows=[int(row["row"]) for row in inputs],
-                completion_ids=self._completion_ids,
-                scores=self._judge.newest(),
-                advantages=output["advantages"].tolist(),
-                generation_s=self._generation_s,
-                rewards_s=self._rewards_s,
-            )
+        own = Rollout(
+            step=self.state.global_step + 1,
+            rows=[int(row["row"]) for row in inputs],
+            completion_ids=self._completion_ids,
+            scores=self._judge.newest(),
+            advantages=output["advantages"].tolist(),
+            generation_s=self._generation_s,
+            rewards_s=self._rewards_s,
+            round=self._round,
         )
+        self._on_rollout(joined(gather(own)))
         return output

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grpo_kit.device import Device
 from grpo_kit.errors import RecipeError, first_line
+from grpo_kit.processes import count
 from grpo_kit.recipe import Recipe, unknown_key, validated
 from grpo_kit.trl_rules import LEGAL, set_elsewhere, wrong_value
+from grpo_kit.vllm_rules import check_package, check_vllm, notes
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -112,12 +114,14 @@ def check_settings(recipe: Recipe) -> Settings:
         wrong = wrong_value(key, value, trl_default(key), fields)
         if wrong:
             raise recipe.error(f"grpo.{key}", f"found {value!r}; {wrong}")
+    if given.get("use_vllm"):
+        check_package(recipe)
     _check_together(recipe, given)
     defaults = {key: o.lora if recipe.lora is not None else o.full for key, o in DEFAULTS.items()}
     kit = {key: value for key, value in defaults.items() if key not in given}
     if "activation_checkpointing" in given:
         kit.pop("gradient_checkpointing", None)
-    return Settings(given, kit, tuple(_warnings(given)))
+    return Settings(given, kit, (*_warnings(given), *notes(given)))
 
 
 def schema() -> dict[str, Any]:
@@ -144,6 +148,13 @@ def _check_together(recipe: Recipe, given: dict[str, Any]) -> None:
         raise recipe.error(
             "grpo.sync_ref_model", "needs beta above 0 and full fine-tuning: else there is no such model"
         )
+    over_a_batch = {"scale_rewards": "batch", "multi_objective_aggregation": "normalize_then_sum"}
+    for key, value in over_a_batch.items() if recipe.dynamic_sampling else ():
+        if given.get(key) == value:
+            raise recipe.error(
+                f"grpo.{key}",
+                f"{value} measures advantages by the whole batch, of which dynamic_sampling replaces a part",
+            )
 
 
 def _warnings(given: dict[str, Any]) -> list[str]:
@@ -183,6 +194,8 @@ def build_args(recipe: Recipe, settings: Settings, device: Device, output_dir: P
             )
     except Exception as error:  # GRPOConfig raises many types for a wrong combination: all are the user's to mend
         raise _of_a_key(recipe, settings.from_recipe, error) from None
+    if args.use_vllm:
+        check_vllm(recipe, args, device)
     _try_parts(recipe, args)
     return args
 
@@ -218,7 +231,7 @@ def _try_parts(recipe: Recipe, args: "GRPOConfig") -> None:
         except Exception as error:  # of whatever type: the setting does not work here
             raise recipe.error(f"grpo.{key}", first_line(error)) from None
     unknown = of_sampler.keys() - GenerationConfig().to_dict().keys()
-    if unknown and not args.use_vllm:
+    if unknown:
         raise recipe.error("grpo.generation_kwargs", f"transformers.GenerationConfig has no {', '.join(unknown)}")
 
 
@@ -236,11 +249,12 @@ def _check_batch(recipe: Recipe, values: dict[str, Any]) -> None:
             f"write a multiple of both {batch} (grpo.per_device_train_batch_size) and {group}",
         )
     multiple = "steps_per_generation" if resolved("steps_per_generation") else "gradient_accumulation_steps"
-    size = size or batch * resolved(multiple)
+    size = size or batch * count() * resolved(multiple)
     if size % group:
         key = "per_device_train_batch_size"
+        each = f" x {count()} processes" if count() > 1 else ""
         raise recipe.error(
             f"grpo.{key}",
-            f"found {key} {batch} x {multiple} {resolved(multiple)} = {size} completions, which are no whole groups of "
-            f"grpo.num_generations {group}; write {key}: {group * max(1, round(batch / group))}, for example",
+            f"found {key} {batch}{each} x {multiple} {resolved(multiple)} = {size} completions, which are no whole "
+            f"groups of grpo.num_generations {group}; write {key}: {group * max(1, round(batch / group))}, for example",
         )

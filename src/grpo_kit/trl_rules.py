@@ -9,6 +9,9 @@ LEGAL: dict[str, tuple[str, ...]] = {
     "scale_rewards": ("group", "batch", "none"),
     "importance_sampling_level": ("token", "sequence"),
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "vllm_mode": ("colocate", "server"),
+    "vllm_model_impl": ("vllm", "transformers"),
+    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     "save_strategy": ("steps", "epoch", "no"),
     "log_level": ("passive", "debug", "info", "warning", "error", "critical"),
 }
@@ -21,10 +24,11 @@ AT_LEAST: dict[str, float] = {
     **dict.fromkeys(("generation_batch_size", "max_completion_length", "num_iterations", "save_total_limit"), 1),
     **dict.fromkeys(("learning_rate", "warmup_steps", "weight_decay", "max_grad_norm", "beta", "epsilon"), 0),
     **dict.fromkeys(("epsilon_high", "top_k", "min_p", "dataloader_num_workers"), 0),
+    **dict.fromkeys(("vllm_max_model_length", "vllm_tensor_parallel_size", "vllm_server_port"), 1),
 }
 ABOVE_ZERO = ("num_train_epochs", "save_steps", "logging_steps", "top_p", "delta",
-              "repetition_penalty", "top_entropy_quantile")  # fmt: skip
-AT_MOST_ONE = ("top_p", "min_p", "top_entropy_quantile")
+              "repetition_penalty", "top_entropy_quantile", "vllm_gpu_memory_utilization")  # fmt: skip
+AT_MOST_ONE = ("top_p", "min_p", "top_entropy_quantile", "vllm_gpu_memory_utilization")
 """Bounds that TRL does not check, or only deep in a run."""
 
 REASONS: dict[str, str] = {
@@ -32,8 +36,8 @@ REASONS: dict[str, str] = {
     "temperature": ": below it all completions of a group are the same and nothing is learned",
 }
 
-PACKAGES: dict[str, str] = {"use_vllm": "vllm", "use_liger_kernel": "liger_kernel"}
-"""Settings that need a package which grpo-kit does not bring."""
+PACKAGES: dict[str, str] = {"use_liger_kernel": "liger_kernel"}
+"""Settings that need a package which grpo-kit does not bring. vLLM has its own rules (`vllm_rules.py`)."""
 
 SAMPLING = ("do_sample", "num_return_sequences", "num_beams", "eos_token_id", "pad_token_id", "bos_token_id")
 """generation_kwargs that would break what GRPO needs of the sampler."""
@@ -60,6 +64,8 @@ RENAMED: dict[str, str] = {
 }
 """Keys of older TRL or transformers releases, and of other trainers: what to write today."""
 
+LAUNCHER = "tell it to the launcher: accelerate launch --config_file FILE -m grpo_kit run RECIPE"
+
 REFUSED: dict[str, str] = {
     "output_dir": "the run directory is ./runs/NAME; write name: at the top level",
     "run_name": "write name: at the top level",
@@ -83,8 +89,9 @@ REFUSED: dict[str, str] = {
     "greater_is_better": "checkpoints are judged by held-out accuracy only",
     "logging_strategy": "metrics are recorded by steps; write logging_steps",
     "enable_jit_checkpoint": "a run that gets SIGTERM saves by itself",
-    "local_rank": "the kit trains on one device",
-    "parallelism_config": "the kit trains on one device",
+    "vllm_importance_sampling_cap": "write vllm_importance_sampling_clip_max",
+    "local_rank": LAUNCHER,
+    "parallelism_config": LAUNCHER,
     "use_transformers_continuous_batching": "it casts the weights that are trained to half precision for good",
     "save_only_model": "a checkpoint without optimizer cannot be gone on from",
     "ignore_data_skip": "a resumed run would see other rows",
@@ -96,9 +103,9 @@ REFUSED_PREFIXES: dict[str, str] = {
     "load_best_": "checkpoints are judged by held-out accuracy, never by loss",
     "per_device_eval_": "evaluation uses the same number of completions at once as training",
     "hub_": "upload the run's final/ folder yourself",
-    "ddp_": "the kit trains on one device",
-    "fsdp": "the kit trains on one device",
-    "deepspeed": "the kit trains on one device",
+    "ddp_": LAUNCHER,
+    "fsdp": LAUNCHER,
+    "deepspeed": LAUNCHER,
 }
 
 

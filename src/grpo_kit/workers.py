@@ -25,6 +25,7 @@ from typing import Any
 
 from pebble import CONSTS, ProcessExpired, ProcessPool
 
+from grpo_kit import processes
 from grpo_kit.errors import RunError
 from grpo_kit.reward_call import Fault, RewardCall, enter, fault_of, import_file, score_batch, score_row
 
@@ -69,7 +70,7 @@ class Workers:
     """A set of worker processes. It starts with the first call, serves any reward, and starts anew after `close`."""
 
     def __init__(self, count: int | None = None):
-        self.count = count or min(MOST_WORKERS, max(2, os.cpu_count() or 1))
+        self.count = count or min(MOST_WORKERS, max(2, (os.cpu_count() or 1) // processes.count()))
         self._slots = cycle(range(SLOTS))
         self._pool: ProcessPool | None = None
         self._begun: Any = None

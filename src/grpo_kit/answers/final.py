@@ -2,6 +2,7 @@ r"""The answer that a completion commits to last: its boxes, tags, `####` lines 
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, pairwise
 
 from . import prose
@@ -39,6 +40,7 @@ class Candidate:
     announced: bool = False
 
 
+@lru_cache(maxsize=1024)  # completions of one prompt are often alike
 def final_answer(completion: str, require: str = "none") -> str | None:
     """The answer that the completion commits to last, outside its reasoning; None where there is none."""
     if require not in PLACES:

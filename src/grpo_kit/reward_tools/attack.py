@@ -5,6 +5,7 @@ what a model will learn instead of the task.
 """
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -37,7 +38,7 @@ class Measure:
 
 
 def attack_rewards(
-    recipe: Recipe, rewards: list[Reward], rows: list[dict[str, Any]], label: str, alone: bool
+    recipe: Recipe, rewards: list[Reward], rows: Sequence[dict[str, Any]], label: str, alone: bool
 ) -> Report:
     """Attack these rewards together on some of the rows; `label` names the data.
 

@@ -2,7 +2,7 @@ r"""What a model could write to be paid without knowing the answer, in the forms
 
 import random
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class Target:
 WRONG_VALUES = 5
 
 
-def make_targets(rows: list[dict[str, Any]], count: int, seed: int, gold: bool) -> list[Target]:
+def make_targets(rows: Sequence[dict[str, Any]], count: int, seed: int, gold: bool) -> list[Target]:
     """Some rows that ask different things, with wrong answers for each: other rows' golds, or numbers nearby."""
     once = list({str(row["prompt"][-1]["content"]): row for row in reversed(rows)}.values())[::-1]
     chosen = random.Random(seed).sample(once, min(count, len(once)))

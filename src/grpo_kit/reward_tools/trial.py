@@ -67,7 +67,7 @@ def missing_columns(reward: Reward, columns: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys((*reward.required, *asked)) if name not in reward.available(columns)]
 
 
-def try_reward(recipe: Recipe, reward: Reward, rows: list[dict[str, Any]], processes: Processes) -> Report:
+def try_reward(recipe: Recipe, reward: Reward, rows: Sequence[dict[str, Any]], processes: Processes) -> Report:
     """Run all trials of one reward on these rows. Raises RecipeError for malformed CASES."""
     report = Report()
     cases = read_cases(recipe, reward)
@@ -98,7 +98,7 @@ def try_reward(recipe: Recipe, reward: Reward, rows: list[dict[str, Any]], proce
     return report
 
 
-def trial_batch(reward: Reward, cases: list[Case], rows: list[dict[str, Any]]) -> Completions | None:
+def trial_batch(reward: Reward, cases: list[Case], rows: Sequence[dict[str, Any]]) -> Completions | None:
     """Different completions with rows that have what the reward asks for; None where there are no such rows."""
     texts = list(dict.fromkeys([*CANNED, *(case.completion for case in cases)]))
     if rows and not missing_columns(reward, list(rows[0])):
