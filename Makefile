@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: smoke-test test check fix clean
+.PHONY: smoke-test test check fix bench gpu-check clean
 
 # Train the built-in model on sums: a minute or two on a CPU, no download of a model.
 smoke-test: .venv/installed
@@ -9,7 +9,7 @@ smoke-test: .venv/installed
 
 # All tests; no GPU, network or hub.
 test: .venv/installed
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 # Format, lint, types and the fast tests.
 check: .venv/installed
@@ -19,6 +19,14 @@ check: .venv/installed
 # Mend what formatter and linter can mend.
 fix: .venv/installed
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+# The kit beside bare TRL: step time and memory; `make bench MODEL=FOLDER` adds the cases of a 0.5B model.
+bench: .venv/installed
+	$(BIN)/python benchmarks/step_time.py $(if $(MODEL),--model $(MODEL)) $(CASES)
+
+# On a CUDA machine, under 5 minutes: gradients, the fit into 24 GB, speed.
+gpu-check: .venv/installed
+	$(BIN)/python benchmarks/gpu_check.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
