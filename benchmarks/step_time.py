@@ -36,6 +36,7 @@ class Case:
 
 SMOKE = ("benchmarks/recipes/builtin.yaml", "sums_train.jsonl", 10)
 LONG = ("benchmarks/recipes/long.yaml", "two_digit_train.jsonl")
+WHOLE = ("grpo.per_device_train_batch_size=32", "grpo.gradient_accumulation_steps=1")
 FIVE = ("grpo.gradient_accumulation_steps=5",)
 CASES = {
     "smoke": Case("built-in model, recipes/smoke.yaml as it is", "recipes/smoke.yaml"),
@@ -43,7 +44,11 @@ CASES = {
     "tiny-50": Case("the same with 5 of 10 groups flat", *SMOKE, flat=5),
     "tiny-80": Case("the same with 8 of 10 groups flat", *SMOKE, flat=8),
     "short": Case("0.5B, LoRA, 4 x 8, answers of a few tokens", "benchmarks/recipes/short.yaml", needs_model=True),
+    "short-32": Case(
+        "the same as one micro-batch of 32", "benchmarks/recipes/short.yaml", settings=WHOLE, needs_model=True
+    ),
     "long": Case("0.5B, LoRA, 4 x 8 completions of 64 tokens, no flat group", *LONG, 4, needs_model=True),
+    "long-32": Case("the same as one micro-batch of 32", *LONG, 4, settings=WHOLE, needs_model=True),
     "long-50": Case("the same with 2 of 4 groups flat", *LONG, 4, 2, needs_model=True),
     "long-80": Case("the same with 5 prompts, 4 of 5 groups flat", *LONG, 5, 4, FIVE, needs_model=True),
 }
