@@ -26,7 +26,7 @@ LAYERS = [
         "checkpoint",
         "metrics",
     },
-    {"console", "generate", "run_dir", "prefill"},
+    {"console", "generate", "run_dir"},
     {"prepare"},
     {"reward_checks", "gold_scan", "row_filters"},
     {"scoring"},

@@ -1,10 +1,34 @@
-"""The loop of `generate`, in which a row that has ended leaves the batch instead of being padded to the end of it."""
+"""Sampling with less work: a prompt computed once for all of its completions, and nothing for those that have ended."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
+
+from grpo_kit.logps import causal_model, distinct_prompts, why_not_shared
+
+
+@contextmanager
+def less_work(model: Any) -> Iterator[None]:
+    """While this lasts `model.generate` goes through `decode_unfinished`; where it cannot, nothing is changed."""
+    model = causal_model(model)
+    if why_not_shared(model.config):
+        yield
+        return
+    generate = model.generate
+
+    def shorter(**given: Any) -> Tensor:
+        own = {"custom_generate": decode_unfinished} if can_decode(given.get("generation_config")) else {}
+        return generate(**given, **own)
+
+    model.generate = shorter
+    try:
+        yield
+    finally:
+        del model.generate
 
 
 def can_decode(config: GenerationConfig | None) -> bool:
@@ -25,8 +49,9 @@ def decode_unfinished(
 ) -> Tensor:
     """Sequences (B, P + C) of B prompts (B, P): what `generate` calls as its `custom_generate`.
 
-    The tokens are those of its own loop, from the same random stream: noise is drawn for all B rows, ended or not. A
-    model with NaN in its probabilities raises RuntimeError, as `torch.multinomial` does.
+    The tokens are those of its own loop, from the same random stream: the keys and values of a prompt are those that
+    each of its rows would have computed, and noise is drawn for all B rows, ended or not. A model with NaN in its
+    probabilities raises RuntimeError, as `torch.multinomial` does.
     """
     rows, length = input_ids.shape
     needs_all = any(has_rows(value, rows) for processor in logits_processor for value in vars(processor).values())
@@ -35,7 +60,7 @@ def decode_unfinished(
     sequences = input_ids.new_full((rows, stopping_criteria.max_length), generation_config.pad_token_id)
     sequences[:, :length] = input_ids
     live = torch.arange(rows, device=input_ids.device)  # (L,), the rows that go on
-    outputs = model._prefill(input_ids, generation_config, model_kwargs)
+    outputs = prefill(model, input_ids, generation_config, model_kwargs)
     with model._optimize_model_for_decode():
         while True:
             model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
@@ -54,6 +79,23 @@ def decode_unfinished(
                 keep_rows(model_kwargs, going)
             step = model.prepare_inputs_for_generation(input_ids, next_sequence_length=1, **model_kwargs)
             outputs = model(**step, return_dict=True)
+
+
+def prefill(model: Any, input_ids: Tensor, generation_config: GenerationConfig, model_kwargs: dict[str, Any]) -> Any:
+    """Cache and next logits of B prompts, of which each distinct one goes through the model once.
+
+    A cache that already holds the start of each row is gone on from.
+    """
+    if model_kwargs["cache"].get_seq_length():
+        return model._prefill(input_ids, generation_config, model_kwargs)
+    mask = model_kwargs.get("attention_mask")
+    first, prompt_of = distinct_prompts(input_ids, torch.ones_like(input_ids) if mask is None else mask)
+    rows = len(input_ids)
+    distinct = {name: value[first] if has_rows(value, rows) else value for name, value in model_kwargs.items()}
+    outputs = model._prefill(input_ids[first], generation_config, distinct)
+    outputs.cache.batch_select_indices(prompt_of)
+    outputs.logits = outputs.logits[prompt_of, -1:]
+    return outputs
 
 
 def drawn(probs: Tensor, live: Tensor, rows: int) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
+from grpo_kit.decode import less_work
 from grpo_kit.logps import causal_model, completion_logps, share_prompts, why_not_shared
-from grpo_kit.prefill import shared_prefill
 from grpo_kit.stats import is_flat
 
 ORDER_MATTERS = ("bnpo",)
@@ -56,7 +56,7 @@ class FastTrainer(GRPOTrainer):
         """TRL's, with each distinct prompt computed once; vLLM and continuous batching do that themselves."""
         if not self._fast or self.use_vllm or self.use_transformers_continuous_batching:
             return super()._generate_single_turn(*args, **kwargs)
-        with shared_prefill(self.accelerator.unwrap_model(self.model)):
+        with less_work(self.accelerator.unwrap_model(self.model)):
             return super()._generate_single_turn(*args, **kwargs)
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Tensor:

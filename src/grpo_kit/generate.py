@@ -93,7 +93,7 @@ def sample_batch(
     """`samples` completions of each row of a batch of indices, at once; the global random stream stays as it is."""
     import torch
 
-    from grpo_kit.prefill import shared_prefill
+    from grpo_kit.decode import less_work
 
     ids = [chat.encode(rows[index]["prompt"]) for index in batch]
     padded = chat.tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt")
@@ -103,7 +103,7 @@ def sample_batch(
     generator_state = _random_state()
     torch.manual_seed(seed)
     try:
-        with torch.no_grad(), autocast(device), shared_prefill(model) if fast else nullcontext():
+        with torch.no_grad(), autocast(device), less_work(model) if fast else nullcontext():
             output = model.generate(**prompts, generation_config=config, num_return_sequences=samples)
     finally:
         _restore_random_state(generator_state)

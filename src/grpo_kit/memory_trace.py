@@ -252,7 +252,7 @@ def _rollout(causal: Any, args: "GRPOConfig", shapes: Shapes, live: LiveBytes) -
         cache.batch_select_indices(torch.zeros(rows, dtype=torch.long))
     else:
         ids, mask = _tokens(rows, shapes.prompt_tokens)
-        _next_token(causal, ids, mask, sampler)
+        causal(input_ids=ids, attention_mask=mask, use_cache=True, logits_to_keep=1)
         cache = causal.base_model(input_ids=ids[:1, :2], attention_mask=mask[:1, :2], use_cache=True).cache
     live.cache_length = length
     for layer in cache.layers:
@@ -263,14 +263,8 @@ def _rollout(causal: Any, args: "GRPOConfig", shapes: Shapes, live: LiveBytes) -
             setattr(layer, name, grown)
     live.start()
     ids, mask = _tokens(rows, length)
-    _next_token(causal, ids, mask, sampler, cache=cache)
-
-
-def _next_token(causal: Any, ids: Tensor, mask: Tensor, sampler: Any, **cache: Any) -> None:
-    """The kit's loop also stands for the one of transformers, which makes the same tensors."""
-    causal.generate(
-        input_ids=ids, attention_mask=mask, generation_config=sampler, custom_generate=decode_unfinished, **cache
-    )
+    own = {"custom_generate": decode_unfinished}  # it also stands for the loop of transformers: the same tensors
+    causal.generate(input_ids=ids, attention_mask=mask, generation_config=sampler, cache=cache, **own)
 
 
 def _tokens(rows: int, length: int) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,8 @@ import torch
 from random_model import save_random_model
 from transformers import AutoModelForCausalLM, GenerationConfig
 
+from grpo_kit.decode import less_work
 from grpo_kit.logps import distinct_prompts, why_not_shared
-from grpo_kit.prefill import shared_prefill
 
 LENGTHS = (3, 13, 7)
 PAD = 256
@@ -34,7 +34,7 @@ def sampled(model, ids, mask, shared, **more):
     torch.manual_seed(3)
     if not shared:
         return model.generate(input_ids=ids, attention_mask=mask, generation_config=config, **more)
-    with shared_prefill(model):
+    with less_work(model):
         return model.generate(input_ids=ids, attention_mask=mask, generation_config=config, **more)
 
 
@@ -59,11 +59,11 @@ def test_each_prompt_goes_through_the_model_once(model, prompts, monkeypatch):
 
     monkeypatch.setattr(model.base_model, "forward", counted)
     sampled(model, *prompts, True, num_return_sequences=4)
-    assert seen[:2] == [(3, max(LENGTHS) - 1), (12, 1)]
+    assert seen[:2] == [(3, max(LENGTHS)), (12, 1)]
 
 
 def test_the_model_is_as_before_afterwards(model, prompts):
-    with pytest.raises(RuntimeError, match="no"), shared_prefill(model):
+    with pytest.raises(RuntimeError, match="no"), less_work(model):
         raise RuntimeError("no")
     assert "generate" not in vars(model)
 
