@@ -1,4 +1,4 @@
-"""Rows that have ended leave the batch, and every token is the one that `generate` itself would have drawn."""
+"""A prompt is computed once and rows that have ended leave the batch; every token is the one that `generate` draws."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -47,9 +47,9 @@ def config(**given):
     return GenerationConfig(**{**values, **given})
 
 
-def sampled(model, prompts, settings, fast):
+def sampled(model, prompts, settings, fast, **more):
     torch.manual_seed(3)
-    given = {"input_ids": prompts[0], "attention_mask": prompts[1], "generation_config": settings}
+    given = {"input_ids": prompts[0], "attention_mask": prompts[1], "generation_config": settings, **more}
     if not fast:
         return model.generate(**given)
     with less_work(model):
@@ -71,19 +71,24 @@ def test_the_same_tokens_where_no_prompt_is_padded(model):
     assert torch.equal(*(sampled(model, prompts, config(), fast) for fast in (False, True)))
 
 
+def test_the_same_tokens_with_several_sequences_of_each(model, prompts):
+    one, other = (sampled(model, prompts, config(), fast, num_return_sequences=4) for fast in (False, True))
+    assert torch.equal(one, other)
+
+
 def test_each_step_computes_the_rows_that_go_on(model, prompts, monkeypatch):
     seen = []
     forward = model.base_model.forward
 
     def counted(*args, **given):
-        seen.append(given["input_ids"].size(0))
+        seen.append(tuple(given["input_ids"].shape))
         return forward(*args, **given)
 
     monkeypatch.setattr(model.base_model, "forward", counted)
     tokens = sampled(model, prompts, config(), fast=True)[:, 13:]
     ended = torch.isin(tokens, torch.tensor(ENDS)).cumsum(1) > 0  # (16, C): this token or one before it ends the row
     going = [16 - ended[:, column].sum().item() for column in range(tokens.size(1) - 1)]
-    assert seen == [3, *going]  # three prompts first
+    assert seen == [(3, 13), *((rows, 1) for rows in going)]  # three prompts first
     assert min(going) < 8 < max(going) <= 16
 
 
@@ -92,6 +97,12 @@ def test_a_row_that_ends_is_padded(model, prompts):
     for row in tokens:
         end = next((i for i, token in enumerate(row) if token in ENDS), len(row))
         assert set(row[end + 1 :]) <= {PAD}
+
+
+def test_the_model_is_as_before_afterwards(model):
+    with pytest.raises(RuntimeError, match="no"), less_work(model):
+        raise RuntimeError("no")
+    assert "generate" not in vars(model)
 
 
 def test_noise_is_that_of_all_rows():

@@ -42,8 +42,9 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
     run = unfinished_run(prepared.recipe) if resume else None
     if run is None:
         return start_run(prepared), None, ["nothing unfinished to resume, so a new run"] if resume else []
-    check_unchanged(run, prepared)
-    mended = take_over_rewards(run, prepared)
+    origin = provenance(prepared)
+    check_unchanged(run, prepared, origin)
+    mended = take_over_rewards(run, prepared, origin["rewards"])
     checkpoint, said = newest_checkpoint(run)
     done = step_of(checkpoint) if checkpoint else 0
     if done > prepared.plan.steps:
@@ -76,8 +77,8 @@ def unfinished_run(recipe: Recipe) -> RunDir | None:
     return next((run for run in started if (run.read("summary.json") or {}).get("status") != "done"), None)
 
 
-def check_unchanged(run: RunDir, prepared: Prepared) -> None:
-    """A run that goes on must be the run that was started: same recipe, rewards, data and model.
+def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> None:
+    """A run that goes on must be the run that was started: same recipe, and by `new` same rewards, data and model.
 
     Raises RecipeError that names what differs: else the gain would be measured between two different things.
     """
@@ -87,7 +88,7 @@ def check_unchanged(run: RunDir, prepared: Prepared) -> None:
     if prepared.args.lr_scheduler_type in STEADY:
         harmless.add("grpo.max_steps")
     changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
-    old, new = run.read("provenance.json") or {}, provenance(prepared)
+    old = run.read("provenance.json") or {}
     if not failed_in_reward(run):  # else the file had to be mended
         other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
         changed += [f"the file of reward {label}" for label in other]
@@ -106,9 +107,9 @@ def failed_in_reward(run: RunDir) -> bool:
     return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
 
 
-def take_over_rewards(run: RunDir, prepared: Prepared) -> list[str]:
+def take_over_rewards(run: RunDir, prepared: Prepared, now: dict[str, str]) -> list[str]:
     """Make the run's copies and sums those of the rewards that it goes on with; the labels of those that changed."""
-    before, now = run.read("provenance.json") or {}, provenance(prepared)["rewards"]
+    before = run.read("provenance.json") or {}
     changed = [label for label, digest in now.items() if (before.get("rewards") or {}).get(label) != digest]
     if changed:
         copies = run.path / "rewards"

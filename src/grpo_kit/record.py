@@ -54,12 +54,14 @@ class Recorder(TrainerCallback):
         metrics = rollout_metrics(rollout, self.prepared)
         self._pending.append(metrics if not rollout.round else _seconds_of(metrics))
         every = self.prepared.recipe.samples
-        if every == "all" or rollout.step % every == 0 or rollout.step == 1:
-            self.run.append("samples.jsonl", *samples(rollout, self.prepared))
+        kept = every == "all" or rollout.step % every == 0 or rollout.step == 1
+        records = samples(rollout, self.prepared) if kept or self._first else []
+        if kept:
+            self.run.append("samples.jsonl", *records)
         if self._first:
             self._first = False
             self.console.say(f"first completion of step {rollout.step}:")
-            for line in example_lines(samples(rollout, self.prepared)[0]):
+            for line in example_lines(records[0]):
                 self.console.say(line)
             self.console.say(LOSS_NOTE)
         self._unjudged = self._unjudged + 1 if metrics["kit/unscored_share"] == 1 else 0

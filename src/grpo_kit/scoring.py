@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_kit.errors import RewardError, shorten
@@ -41,12 +41,11 @@ class Scorer:
     """Scores batches with all of a recipe's rewards.
 
     A reward that breaks its contract raises RewardError, or with `skip_errors` loses the row. A row that is lost to
-    the time limit, to a dead worker or to memory is only that. `on_lost` is told of lost rows.
+    the time limit, to a dead worker or to memory is only that.
     """
 
     rewards: list[Reward]
     skip_errors: bool = False
-    on_lost: Callable[[list[LostScore]], None] = field(default=lambda lost: None)
 
     def score(self, batch: Completions, **given: Any) -> Scores:
         """Judge a batch; `given` is what the trainer gives to rewards that run in its process."""
@@ -63,8 +62,6 @@ class Scorer:
                         raise RewardError(explain(reward, score, at, batch.texts[at]), score.details)
                     lost.append(LostScore(reward.label, at, batch.rows[at], batch.texts[at], score))
             values[reward.label] = [None if isinstance(score, Fault) else score for score in scores]
-        if lost:
-            self.on_lost(lost)
         return Scores(self._gated(values), seconds, lost)
 
     def _gated(self, values: dict[str, list[float | None]]) -> dict[str, list[float | None]]:

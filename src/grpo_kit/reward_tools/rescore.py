@@ -124,12 +124,12 @@ def rescore(run: RunDir, recipe_path: Path | None = None) -> Replay:
     judge_then, judge_now = _judge_then(own), _judge_now(recipe, rewards)
     group_size, batch_size = _sizes(run, own)
     lost: list[LostScore] = []
-    scorer = Scorer(rewards, skip_errors=recipe.on_reward_error == "skip", on_lost=lost.extend)
+    scorer = Scorer(rewards, skip_errors=recipe.on_reward_error == "skip")
     groups: list[list[Rescored]] = []
     for whole in _with_progress(_blocks(samples, lambda sample: sample["step"], batch_size)):
         pairs = [(sample, row) for sample in whole if (row := found(sample)) is not None]
         batch = [sample for sample, _ in pairs]
-        scored = _score(scorer, batch, [row for _, row in pairs]) if batch else []
+        scored = _score(scorer, batch, [row for _, row in pairs], lost) if batch else []
         both = zip(batch, scored, strict=True)
         judged = [Rescored(sample, judge_then(sample), judge_now(sample, scores)) for sample, scores in both]
         groups += _blocks(judged, lambda one: one.sample["row"], group_size)
@@ -214,15 +214,21 @@ def _judge_now(recipe: Recipe, rewards: list[Reward]) -> Callable[[Sample, dict[
     return judged
 
 
-def _score(scorer: Scorer, batch: list[Sample], rows: list[Row]) -> list[dict[str, float | None]]:
-    """For each completion of a generation batch its scores. Of its tokens only the number is known."""
+def _score(
+    scorer: Scorer, batch: list[Sample], rows: list[Row], lost: list[LostScore]
+) -> list[dict[str, float | None]]:
+    """For each completion of a generation batch its scores; `lost` gets those that were lost.
+
+    Of a completion's tokens only the number is known.
+    """
     completions = Completions(
         [sample["completion"] for sample in batch], [[0] * sample["tokens"] for sample in batch], rows
     )
     in_process = any(reward.asks_the_trainer() for reward in scorer.rewards)
     given = outside_training(batch[0]["step"] - 1) if in_process else {}  # the steps done when it was scored
-    values = scorer.score(completions, **given).values
-    return [{label: scores[at] for label, scores in values.items()} for at in range(len(batch))]
+    scores = scorer.score(completions, **given)
+    lost += scores.lost
+    return [{label: column[at] for label, column in scores.values.items()} for at in range(len(batch))]
 
 
 def _sizes(run: RunDir, own: Recipe) -> tuple[int, int]:
