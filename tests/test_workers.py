@@ -248,10 +248,14 @@ def test_workers_end_with_their_parent_even_where_they_hang(ending):
     mark = new_mark()
     Path("hung.py").write_text(HUNG.format(tests=str(Path(__file__).parent)))
     parent = subprocess.Popen([sys.executable, "hung.py"], env={**os.environ, **mark}, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while sum(process.cpu_times().user > 0.3 for process in marked(mark) if process.pid != parent.pid) < 2:
-        assert time.monotonic() < deadline, "the workers never started"
-        time.sleep(0.1)
-    parent.send_signal(ending)
-    parent.wait(timeout=20)
-    assert all_gone(mark), [process.cmdline() for process in marked(mark)]
+    try:
+        deadline = time.monotonic() + 120
+        while sum(process.cpu_times().user > 0.3 for process in marked(mark) if process.pid != parent.pid) < 2:
+            assert time.monotonic() < deadline, "the workers never started"
+            time.sleep(0.1)
+        parent.send_signal(ending)
+        parent.wait(timeout=20)
+        assert all_gone(mark), [process.cmdline() for process in marked(mark)]
+    finally:  # a test that fails leaves nothing running
+        for process in marked(mark):
+            process.kill()
