@@ -41,7 +41,7 @@ def built(
         recorder = Recorder(prepared, run, Console())
         scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip")
         with contextlib.redirect_stdout(said):
-            yield prepared, run, recorder, build_trainer(prepared, scorer, run, recorder, [*first, recorder])
+            yield prepared, run, recorder, build_trainer(prepared, scorer, run, recorder.on_rollout, [*first, recorder])
 
 
 class Gate(TrainerCallback):

@@ -33,7 +33,9 @@ def setup(tmp_path_factory):
     prepared = prepare(load_recipe(folder / "r.yaml"))
     run = RunDir(folder)
     recorder = Recorder(prepared, run, Console())
-    trainer = build_trainer(prepared, Scorer(prepared.rewards), run, recorder, [recorder, Stopper(StopRequest())])
+    trainer = build_trainer(
+        prepared, Scorer(prepared.rewards), run, recorder.on_rollout, [recorder, Stopper(StopRequest())]
+    )
     return prepared, trainer
 
 

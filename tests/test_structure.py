@@ -12,9 +12,13 @@ FILES = sorted(SRC.rglob("*.py"))
 
 LAYERS = [
     {"cli", "__main__"},
-    {"cli_rewards"},
+    {"cli_rewards", "cli_measure"},
+    {"preflight_lines", "recipe_patch", "measure_lines"},
+    {"preflight", "measure"},
     {"train", "ask", "attack_model"},
     {"summary", "reward_tools"},
+    {"targets"},
+    {"held_out", "sampler", "compare"},
     {
         "record",
         "browse",
@@ -25,9 +29,13 @@ LAYERS = [
         "fast_trainer",
         "checkpoint",
         "metrics",
+        "preflight_advice",
+        "row_records",
     },
-    {"console", "generate", "run_dir"},
-    {"prepare"},
+    {"difficulty", "prediction"},
+    {"console", "run_dir"},
+    {"prepare", "judged"},
+    {"inputs", "generate"},
     {"reward_checks", "gold_scan", "row_filters"},
     {"scoring"},
     {
@@ -45,6 +53,7 @@ LAYERS = [
     {"sources", "rows", "recipe", "device", "trl_rules"},
     {
         "recipe_file",
+        "recipe_sections",
         "schema",
         "hub",
         "errors",

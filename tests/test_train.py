@@ -233,7 +233,7 @@ def test_a_run_stopped_before_its_first_step_has_no_model_of_its_own():
         "import os, signal, grpo_kit.evaluate as e, grpo_kit.cli as c\n"
         "measure = e.evaluate\n"
         "def stopped(*a, **k):\n    os.kill(os.getpid(), signal.SIGINT)\n    return measure(*a, **k)\n"
-        "import grpo_kit.train as t\nt.evaluate = stopped\nc.main(['run', 'sums.yaml'])"
+        "import grpo_kit.held_out as t\nt.evaluate = stopped\nc.main(['run', 'sums.yaml'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
@@ -262,3 +262,23 @@ def test_seconds_of_several_rollouts_a_step_add_up():
     for metrics in lines("sums", "metrics.jsonl"):
         assert 0 < metrics["kit/seconds/generation"] < metrics["kit/seconds/step"]
     assert len(lines("sums", "samples.jsonl")) == 2 * 16
+
+
+def test_a_fall_beyond_chance_ends_the_run_and_the_best_model_is_kept(capsys):
+    assert (
+        run("sums.yaml", "grpo.learning_rate=0.05", "eval_every=2", "grpo.max_steps=12", "eval_dataset.limit=64") == 1
+    )
+    said = capsys.readouterr().out
+    ended = summary("sums")
+    assert ended["steps"] < 12
+    assert ended["reason"].startswith("ended early: held-out accuracy has fallen to")
+    assert "note       ended early" in said
+    assert (ended["status"], ended["verdict"]) == ("done", "not learned")
+
+
+def test_the_best_of_several_measurements_is_kept():
+    run("sums.yaml", "eval_every=1", "grpo.learning_rate=1e-3", "grpo.max_steps=3", "eval_dataset.limit=64")
+    own = {record["step"]: record["accuracy"] for record in lines("sums", "eval.jsonl")}
+    best = max(own, key=lambda step: (own[step], -step))
+    assert (summary("sums")["best"] or {"step": 0})["step"] == best
+    assert Path("runs/sums/best/model.safetensors").is_file() == (best > 0)

@@ -36,7 +36,7 @@ def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
     config = sampling_config(args, chat, args.max_completion_length or 0)
     if greedy:
         config.do_sample, config.temperature, config.top_p, config.top_k = False, None, None, None
-    model: Any = load_trained(folder, base)
+    model: Any = load_trained(str(folder), base)
     model.to(device.kind)
     row = {"prompt": question_messages(recipe, question)}
     plain = replace(device, autocast=None)  # the weights are in the dtype to use

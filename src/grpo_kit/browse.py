@@ -34,8 +34,9 @@ def matching_samples(run: RunDir, conditions: list[str]) -> list[dict[str, Any]]
 
 
 def sample_lines(sample: dict[str, Any]) -> list[str]:
+    advantage = f"advantage {sample['advantage']:+.2f}  " if "advantage" in sample else ""  # a preflight has none
     head = (
-        f"step {sample['step']}  row {sample['row']}  advantage {sample['advantage']:+.2f}  tokens {sample['tokens']}"
+        f"step {sample['step']}  row {sample['row']}  {advantage}tokens {sample['tokens']}"
         f"{'  truncated' if sample['truncated'] else ''}"
     )
     return [head, *example_lines(sample), ""]
@@ -54,7 +55,7 @@ def _condition(text: str, names: tuple[str, ...]) -> Callable[[dict[str, Any]], 
         raise RecipeError(f"--where {text!r}: {match[3]!r} is no number")
 
     def test(record: dict[str, Any]) -> bool:
-        value = record[name] if name in FIELDS else record["rewards"].get(name)
+        value = record.get(name) if name in FIELDS else record["rewards"].get(name)
         return value is not None and compare(float(value), wanted)
 
     return test

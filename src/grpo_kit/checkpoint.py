@@ -14,6 +14,7 @@ import yaml
 from safetensors import SafetensorError, safe_open
 
 from grpo_kit.errors import RecipeError, RewardError
+from grpo_kit.prediction import matching_preflight
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import count, gather, is_main
 from grpo_kit.provenance import provenance
@@ -65,6 +66,8 @@ def start_run(prepared: Prepared) -> RunDir:
     run.write("data_fingerprint.json", origin["data"])
     for note in prepared.notes:
         run.event("warning", 0, message=note)
+    if (foretold := matching_preflight(prepared)) is not None:
+        run.write("preflight.json", foretold)
     return run
 
 

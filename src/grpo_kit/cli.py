@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_kit import __version__
+from grpo_kit.cli_measure import compare, evaluate, preflight
 from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
 from grpo_kit.processes import is_main, leave, together
@@ -49,6 +50,9 @@ def run(
     recipe: RecipePath,
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run, or start.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Train although no held-out completion was right before.")
+    ] = False,
 ) -> None:
     """Train a recipe, and say whether the model learned.
 
@@ -60,7 +64,7 @@ def run(
         from grpo_kit.train import train
 
         give_memory_back()
-        summary = train(prepared, resume=resume)
+        summary = train(prepared, resume=resume, anyway=anyway)
         leave()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -84,6 +88,11 @@ def check(
     for line in settings_lines(prepared) if settings else plan_lines(prepared):
         console.say(line)
     leave()
+
+
+app.command()(preflight)
+app.command("eval")(evaluate)
+app.command()(compare)
 
 
 @app.command()

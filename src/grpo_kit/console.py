@@ -149,6 +149,9 @@ def closing_lines(summary: dict[str, Any], goal: str, folder: Path) -> list[str]
     lines.append(f"status       {summary['status']}" + (f": {summary['reason']}" if summary["reason"] else ""))
     more = f"; about {gain['rows_needed']} held-out rows would tell" if gain and gain["rows_needed"] else ""
     lines.append(f"verdict      {summary['verdict']}{more}")
+    best = summary["best"]
+    if best is not None and best["step"] != summary["steps"]:
+        lines.append(f"best         {best['accuracy']:.3f} after step {best['step']}, kept in {folder}/best")
     return [*lines, f"files        {folder}"]
 
 

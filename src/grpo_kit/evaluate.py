@@ -1,19 +1,15 @@
 """Held-out accuracy: sample the rows, let the rewards judge, and say how sure the number is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from grpo_kit.generate import Sampled, batch_seed, prompt_batches, sample_batch, sampling_config
-from grpo_kit.prepare import Prepared
-from grpo_kit.processes import count, gather, is_main, rank, together
-from grpo_kit.rewards import Completions, outside_training
+from grpo_kit.inputs import Inputs
+from grpo_kit.judged import JudgedRow, Task, held_out_task, judge_rows
+from grpo_kit.processes import is_main
 from grpo_kit.scoring import LostScore, Scorer
-from grpo_kit.stats import accuracy_interval, paired_gain, rows_that_would_tell
-
-if TYPE_CHECKING:
-    from grpo_kit.data import Data
+from grpo_kit.stats import Difference, accuracy_interval, paired_difference, rows_that_would_tell
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Evaluation:
 
 
 def evaluate(
-    prepared: Prepared,
+    inputs: Inputs,
     model: Any,
     step: int,
     *,
@@ -61,93 +57,44 @@ def evaluate(
 ) -> Evaluation | None:
     """Measure a model on the held-out rows at the training sampling parameters.
 
-    None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end. Several processes take
-    turns with batches of prompts and all have the result, the same as one would have. `on_lost` is told, in the main
-    process, of completions that were lost.
+    None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end. Of several processes
+    all have the result. `on_lost` is told, in the main process, of completions that were lost.
     """
-    data = prepared.eval_data
+    data = inputs.eval_data
     if data is None:
         return None
-    plan, samples = prepared.plan, prepared.recipe.evaluation.samples
-    max_tokens = prepared.recipe.evaluation.max_completion_length or plan.max_completion_length
-    fits = plan.completions_per_rollout // count() * plan.max_completion_length // max_tokens  # as it does in training
-    batches = prompt_batches(prepared.chat, data.rows, max(fits // samples, 1))
-    config = sampling_config(prepared.args, prepared.chat, max_tokens)
-    judged: list[_Judged] = []
-    for turn in range(0, len(batches), count()):
-        if not go_on():
-            return None
-        sampled: list[Sampled] = []
-        number = turn + rank()
-        if number < len(batches):  # in the last turn there may be none left for this process
-            sampled = sample_batch(
-                model, prepared.chat, prepared.device, data.rows, batches[number], config, samples=samples,
-                seed=batch_seed(prepared.recipe.seed + 1_000_003 * (step + 1), number), fast=prepared.recipe.fast,
-            )  # fmt: skip
-        with together():
-            own = _judge(prepared, scorer, data, step, sampled)
-        for rows, lost in gather(own):
-            judged += rows
-            progress(len(rows))
-            if lost and is_main():
-                on_lost(lost)
-    return _summarise(prepared, data, step, samples, judged)
+    task = held_out_task(inputs, data, step)
+    judged: list[JudgedRow] = []
+    for rows, lost in judge_rows(task, model, scorer, go_on):
+        judged += rows
+        progress(len(rows))
+        if lost and is_main():
+            on_lost(lost)
+    return summarise_rows(task, judged) if len(judged) == len(data.rows) else None
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The completions of one row, scored: `scores[label]` has one number per completion."""
-
-    row: int
-    texts: list[str]
-    tokens: list[int]
-    truncated: list[bool]
-    scores: dict[str, list[float | None]]
-
-
-def _judge(
-    prepared: Prepared, scorer: Scorer, data: "Data", step: int, sampled: list[Sampled]
-) -> tuple[list[_Judged], list[LostScore]]:
-    """A batch of rows, and the scores that were lost; both empty where there is nothing to judge."""
-    if not sampled:
-        return [], []
-    ids = [completion for row in sampled for completion in row.completion_ids]
-    texts = [prepared.chat.decode(completion) for completion in ids]
-    rows = [data.rows[row.row] for row in sampled for _ in row.completion_ids]
-    scores = scorer.score(Completions(texts, ids, rows), **outside_training(step))
-    judged = []
-    end = 0
-    for row in sampled:
-        start, end = end, end + len(row.completion_ids)
-        own = {label: column[start:end] for label, column in scores.values.items()}
-        judged.append(_Judged(row.row, texts[start:end], [len(c) for c in row.completion_ids], row.truncated, own))
-    return judged, scores.lost
-
-
-def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged: list[_Judged]) -> Evaluation:
-    goal = prepared.goal
+def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:
+    """What the judged rows of a task come to."""
+    goal, data = task.goal, task.data
     judged = sorted(judged, key=lambda row: row.row)
-    pass_rates: list[float | None] = []
-    for row in judged:
-        scored = [goal.is_right(score) for score in row.scores[goal.label] if score is not None]
-        pass_rates.append(fmean(scored) if scored else None)
+    pass_rates = [row.pass_rate(goal) for row in judged]
     rates = [rate for rate in pass_rates if rate is not None]
     means: dict[str, float | None] = {}
     unscored: dict[str, float] = {}
-    for reward in prepared.rewards:
-        scores = [score for row in judged for score in row.scores[reward.label]]
+    for label in judged[0].scores:
+        scores = [score for row in judged for score in row.scores[label]]
         given = [score for score in scores if score is not None]
-        means[reward.label] = fmean(given) if given else None
-        unscored[reward.label] = 1 - len(given) / len(scores)
+        means[label] = fmean(given) if given else None
+        unscored[label] = 1 - len(given) / len(scores)
     first = judged[0]
     return Evaluation(
-        step=step,
+        step=task.step,
         data=data.label,
         goal=goal.label,
         accuracy=fmean(rates) if rates else None,
-        ci95=accuracy_interval(rates, samples) if rates else None,
+        ci95=accuracy_interval(rates, task.samples) if rates else None,
         n=len(rates),
-        samples=samples,
+        samples=task.samples,
         mean_tokens=fmean(tokens for row in judged for tokens in row.tokens),
         truncated_share=fmean(cut for row in judged for cut in row.truncated),
         rewards=means,
@@ -161,6 +108,11 @@ def _summarise(prepared: Prepared, data: "Data", step: int, samples: int, judged
             "rewards": {label: scores[0] for label, scores in first.scores.items()},
         },
     )
+
+
+def nothing_right(evaluation: Evaluation) -> bool:
+    """Was no completion right, and none nearer to it than another as far as the goal's reward tells?"""
+    return evaluation.accuracy == 0 and not evaluation.rewards[evaluation.goal]
 
 
 @dataclass(frozen=True)
@@ -182,18 +134,26 @@ def judge_gain(before: Evaluation | None, after: Evaluation | None) -> Verdict:
 
     Where those are less than half of the prompts the rest could tip it, so it stays unclear.
     """
-    if before is None or after is None:
+    difference = difference_of(before, after) if before and after else None
+    if before is None or after is None or difference is None:
         return Verdict("not measured")
-    both = zip(before.pass_rates, after.pass_rates, strict=True)
-    pairs = [(b, a) for b, a in both if b is not None and a is not None]
-    if not pairs:
-        return Verdict("not measured")
-    gain, interval = paired_gain([b for b, _ in pairs], [a for _, a in pairs])
-    if 2 * len(pairs) < len(before.pass_rates):
+    gain, interval = difference.value, difference.ci95
+    pairs = len(_judged_both_times(before, after))
+    if 2 * pairs < len(before.pass_rates):
         return Verdict("unclear", gain, interval)
     if interval[0] > 0:
         return Verdict("learned", gain, interval)
     if interval[1] < 0:
         return Verdict("not learned", gain, interval)
-    needed = rows_that_would_tell(gain, interval, len(pairs)) if len(pairs) >= ENOUGH else None
-    return Verdict("unclear", gain, interval, needed)
+    return Verdict("unclear", gain, interval, rows_that_would_tell(gain, interval, pairs) if pairs >= ENOUGH else None)
+
+
+def difference_of(before: Evaluation, after: Evaluation) -> Difference | None:
+    """Of two measurements of the same rows, over the prompts that were judged both times; None where there is none."""
+    pairs = _judged_both_times(before, after)
+    return paired_difference([b for b, _ in pairs], [a for _, a in pairs]) if pairs else None
+
+
+def _judged_both_times(before: Evaluation, after: Evaluation) -> list[tuple[float, float]]:
+    both = zip(before.pass_rates, after.pass_rates, strict=True)
+    return [(b, a) for b, a in both if b is not None and a is not None]

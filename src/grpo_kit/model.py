@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import json
 import re
 import warnings
 from collections.abc import Iterator
@@ -129,27 +130,40 @@ def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dic
     return model
 
 
-def load_trained(folder: Path, base: str) -> Any:
-    """A model that a run wrote: a full checkpoint, or an adapter on its base model."""
+def load_trained(folder: str, base: str, dtype: "torch.dtype | str" = "auto") -> Any:
+    """A trained model from a folder or the hub: all weights, or an adapter on its base model; as it is for sampling."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
 
-    if (folder / "adapter_config.json").is_file():
+    if is_adapter(folder):
         from peft import PeftModel
 
-        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True, trust_remote_code=False)
         return PeftModel.from_pretrained(model, folder)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, trust_remote_code=False)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+
+
+def is_adapter(folder: str) -> bool:
+    """Whether a folder or hub id holds an adapter instead of all weights."""
+    from transformers.utils.peft_utils import find_adapter_config_file
+
+    return find_adapter_config_file(folder) is not None
 
 
 def save_model(model: Any, folder: Path, dtype: "torch.dtype") -> None:
-    """Write the model to use: the adapter, or all weights in the given dtype. The model is not to be trained after."""
-    if not hasattr(model, "peft_config"):
-        model.to(dtype)  # the module itself, so that tied weights stay one tensor
-        model.config.use_cache = True  # the trainer switches it off
-    model.save_pretrained(folder)
+    """Write the model to use: the adapter, or all weights in the given dtype. The model itself stays as it is."""
+    if hasattr(model, "peft_config"):
+        model.save_pretrained(folder)
+        return
+    cast: dict[int, torch.Tensor] = {}  # by place in memory, so that tied weights stay one tensor
+    state = {name: cast.setdefault(w.data_ptr(), w.detach().to(dtype)) for name, w in model.state_dict().items()}
+    model.save_pretrained(folder, state_dict=state)
+    config = folder / "config.json"
+    written = json.loads(config.read_text(encoding="utf-8"))
+    written |= {"dtype": str(dtype).removeprefix("torch."), "use_cache": True}  # the trainer switches it off
+    config.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def weights_fingerprint(model: "torch.nn.Module") -> list[tuple[float, float]]:

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,99 +10,14 @@ from pydantic import AfterValidator, Field, PositiveInt, ValidationError, field_
 
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.recipe_file import COMMAND_LINE, is_file, override, parse_yaml
+from grpo_kit.recipe_sections import (
+    REWARD_KEYS,
+    DatasetSection,
+    DynamicSamplingSection,
+    EvaluationSection,
+    RewardSection,
+)
 from grpo_kit.schema import Section, explain, read_value
-
-_CONTROL = ("Cc", "Zl", "Zp")
-_LOST_BACKSLASH = re.compile(r"\t(?:ext|imes|heta|riangle)")
-"""What YAML makes of LaTeX's text, times, theta and triangle in double quotes: a tab and the rest."""
-
-
-class DatasetSection(Section):
-    """Where the rows come from and how a row becomes a prompt and a gold answer."""
-
-    path: str = Field(min_length=1)
-    "Hub id, or a local .jsonl, .json, .csv or .parquet file (beside the recipe, or from the current folder)."
-    name: str | None = None
-    "The hub data set's configuration, if it has any."
-    split: str | None = None
-    "Split of a hub data set (default train). A local file has none."
-    limit: PositiveInt | None = None
-    "Rows to keep, after a seeded shuffle. Absent: all rows in their order."
-    system: str | None = None
-    "System message, taken literally."
-    prompt: str | None = None
-    "Template of the user message; `{name}` is a column. Absent: the column `prompt` or `messages`."
-    answer: str | None = None
-    "Template of the gold answer, stored as the column `answer`. Absent: the column `answer`, if there is one."
-    answer_pattern: str | None = None
-    "Regular expression searched in the answer; its group 1 is kept."
-    max_unusable: float = Field(default=0.05, ge=0, le=1)
-    "Share of rows that may be left out because their gold answer cannot earn the reward; more is an error."
-    gold_in_prompt: bool = False
-    "True where the prompt is meant to show the gold answer's column."
-
-    @field_validator("system", "prompt", "answer", "answer_pattern")
-    @classmethod
-    def _no_control_characters(cls, text: str | None) -> str | None:
-        found = next((c for c in text or "" if unicodedata.category(c) in _CONTROL and c not in "\n\t"), None)
-        found = found or ("\t" if _LOST_BACKSLASH.search(text or "") else None)
-        if found is not None:
-            raise ValueError(
-                f"control character U+{ord(found):04X}; in YAML's double quotes \\b is a backspace: use single quotes"
-            )
-        return text
-
-    @field_validator("answer_pattern")
-    @classmethod
-    def _one_group(cls, pattern: str | None) -> str | None:
-        try:
-            groups = re.compile(pattern).groups if pattern is not None else 1
-        except re.error as error:
-            raise ValueError(f"not a regular expression ({error}): {pattern!r}") from None
-        if groups < 1:
-            raise ValueError(f"needs a group in parentheses, the part to keep: {pattern!r}")
-        return pattern
-
-
-REWARD_KEYS = ("weight", "file", "only_if")
-"""Keys of every reward; the others are options of its own."""
-
-
-class RewardSection(Section):
-    """One reward under its label: weight, file, options of its own."""
-
-    weight: float = 1.0
-    file: str | None = None
-    only_if: str | None = None
-    "Label of a reward that must give full marks, else this one gives 0."
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_number_or_mapping(cls, value: Any) -> Any:
-        """`NAME: 1.0` or `NAME: {weight, file, options of its own}`."""
-        if isinstance(value, bool) or not isinstance(value, int | float | dict):
-            raise ValueError(f"found {value!r}; write a weight such as 1.0, or {{weight: 1.0, ...options}}")
-        if not isinstance(value, dict):
-            return {"weight": value}
-        own = {key: value[key] for key in REWARD_KEYS if key in value}
-        return {**own, "options": {str(k): v for k, v in value.items() if k not in own}}
-
-
-class EvaluationSection(Section):
-    """How held-out evaluation differs from training."""
-
-    max_completion_length: PositiveInt | None = None
-    "Tokens; absent: as in training."
-    samples: PositiveInt = 4
-    "Completions per held-out prompt."
-
-
-class DynamicSamplingSection(Section):
-    """Replacing groups that teach nothing before the update."""
-
-    max_rounds: int = Field(default=2, ge=1, le=20)
-    "How often at most the flat groups of a batch are replaced by fresh prompts."
 
 
 def _label(text: str) -> str:
@@ -156,6 +70,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _names_are_rewards(self) -> "Recipe":
+        if self.eval_dataset is not None and self.eval_dataset.pass_rate is not None:
+            raise ValueError(
+                "eval_dataset.pass_rate: only training rows are chosen by it; held-out rows stay as they are"
+            )
         if not self.rewards:
             raise ValueError("rewards: empty; name at least one reward, such as `accuracy: 1.0`")
         if self.goal is not None and self.goal not in self.rewards:
@@ -189,7 +107,11 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     Raises RecipeError for anything that is not a well-formed recipe.
     """
     source = path / "recipe.yaml" if is_file(path / "recipe.yaml") else path
-    tree, lines = parse_yaml(source)
+    return recipe_of(*parse_yaml(source), source, overrides)
+
+
+def recipe_of(tree: dict[str, Any], lines: dict[str, int], source: Path, overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe that a tree of plain values is; `lines` says where each key stands in `source`."""
     for assignment in overrides:
         override(tree, lines, assignment)
     for key, value in tree.items():
@@ -212,11 +134,14 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def _inherited(tree: dict[str, Any]) -> dict[str, Any]:
-    """`eval_dataset` with the keys it lacks from `dataset`: of another path's all but its `name` and `split`."""
+    """`eval_dataset` with the keys it lacks from `dataset`: of another path's all but its `name` and `split`.
+
+    Which rows are easy enough to be trained on is the training rows' own.
+    """
     train, held_out = tree.get("dataset"), tree.get("eval_dataset")
     if not isinstance(train, dict) or not isinstance(held_out, dict):
         return tree
-    own_place = ("name", "split") if "path" in held_out else ()
+    own_place = ("pass_rate", "pass_rate_file", *(("name", "split") if "path" in held_out else ()))
     return {**tree, "eval_dataset": {**{k: v for k, v in train.items() if k not in own_place}, **held_out}}
 
 

@@ -1,12 +1,16 @@
-"""Rows that are left out of a data set, and what is said of them: too long, trained on, or without a gold answer."""
+"""Rows that are left out of a data set, and what is said of them: too long, trained on, too easy,
+or without a gold answer."""
 
+import hashlib
+import json
 from array import array
 from dataclasses import replace
+from pathlib import Path
 
 from grpo_kit.chat import Chat, token_count
 from grpo_kit.data import Data
 from grpo_kit.recipe import Recipe
-from grpo_kit.sources import Row
+from grpo_kit.sources import Row, find_file
 
 MEASURED_PROMPTS = 1000
 """Prompts whose tokens are counted for the plan; of the others only those that might be too long."""
@@ -17,6 +21,57 @@ def unusable_note(data: Data | None) -> list[str]:
         return []
     shown = "; ".join(data.unusable) + ("; ..." if data.left_out > len(data.unusable) else "")
     return [f"{data.label}: {data.left_out} of {data.scanned} rows left out, no usable gold answer ({shown})"]
+
+
+def keep_pass_rates(recipe: Recipe, data: Data, notes: list[str | None]) -> Data:
+    """The training rows whose pass rate, as a preflight measured it, lies where `dataset.pass_rate` says."""
+    section = recipe.dataset
+    if section.pass_rate is None:
+        return data
+    low, high = section.pass_rate
+    key = "dataset.pass_rate_file"
+    path = find_file(section.pass_rate_file or "", recipe.source.parent)
+    if path is None:
+        raise recipe.error(key, f"no such file: {section.pass_rate_file}; `grpo-kit preflight` writes one")
+    rates = _pass_rates(recipe, key, path)
+    known = [(index, rates[prompt_hash(row)]) for index, row in enumerate(data.rows) if prompt_hash(row) in rates]
+    if not known:
+        raise recipe.error(
+            key,
+            f"{path} has none of the {len(data.rows)} prompts of {data.label}; was it made with this data and prompt?",
+        )
+    kept = [index for index, rate in known if low <= rate <= high]
+    if not kept:
+        raise recipe.error(
+            "dataset.pass_rate", f"none of the {len(known)} prompts measured in {path} is within {low:g} to {high:g}"
+        )
+    unknown = len(data.rows) - len(known)
+    notes.append(
+        f"{data.label}: {len(kept)} of {len(known)} measured rows kept, their pass rates are within {low:g} to {high:g}"
+        + (f"; {unknown} rows were not measured and are left out" if unknown else "")
+    )
+    return replace(data, rows=data.rows.select(kept))
+
+
+def prompt_hash(row: Row) -> str:
+    """What identifies a prompt, the system message included: SHA-256 of its messages and gold answer."""
+    return hashlib.sha256(json.dumps([row["prompt"], row.get("answer")], ensure_ascii=True).encode()).hexdigest()
+
+
+def _pass_rates(recipe: Recipe, key: str, path: Path) -> dict[str, float]:
+    """The pass rate of each prompt in a file of a preflight, by its hash; prompts that were not judged have none."""
+    rates = {}
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                if record["pass_rate"] is not None:
+                    rates[str(record["prompt_sha256"])] = float(record["pass_rate"])
+            except (ValueError, TypeError, KeyError):
+                raise recipe.error(
+                    key, f"{path}, line {number} has no prompt_sha256 and pass_rate; name the rows.jsonl of a preflight"
+                ) from None
+    return rates
 
 
 def drop_overlong(

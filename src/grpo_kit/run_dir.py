@@ -84,17 +84,22 @@ class RunDir:
 
 
 def new_run(name: str) -> RunDir:
-    """Make `./runs/NAME`, or `-2`, `-3`, ... where that is taken: a run is never overwritten."""
+    """Make `./runs/NAME`, or a numbered one where that is taken."""
+    return RunDir(new_folder(RUNS, name))
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make `PARENT/NAME`, or `-2`, `-3`, ... where that is taken: what is there is never overwritten."""
     for number in range(1, 10_000):
-        path = RUNS / (name if number == 1 else f"{name}-{number}")
+        path = parent / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir(parents=True)
         except FileExistsError:
             continue
         except OSError as error:
             raise RecipeError(f"{path}: cannot be made ({error.strerror}); go to a folder you may write to") from None
-        return RunDir(path)
-    raise RecipeError(f"{RUNS}: holds 9999 runs called {name}; remove some, or set name:")
+        return path
+    raise RecipeError(f"{parent}: holds 9999 folders called {name}; remove some, or set name:")
 
 
 def runs_called(name: str) -> list[RunDir]:
@@ -138,7 +143,8 @@ def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
     if recipe.eval_dataset is not None:  # a null there undoes what it would take over from `dataset`
         tree["eval_dataset"] |= dict.fromkeys(tree["dataset"].keys() - tree["eval_dataset"].keys())
     for key in {"dataset", "eval_dataset"} & tree.keys():
-        tree[key]["path"] = str(find_file(tree[key]["path"], folder) or tree[key]["path"])
+        for own in {"path", "pass_rate_file"} & {k for k, v in tree[key].items() if v is not None}:
+            tree[key][own] = str(find_file(tree[key][own], folder) or tree[key][own])
     if Path(prepared.model_path).is_dir() and not recipe.model.startswith("builtin:"):
         tree["model"] = prepared.model_path
     tree["rewards"] = {

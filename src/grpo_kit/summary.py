@@ -13,6 +13,8 @@ import torch
 from grpo_kit.checkpoint import StopRequest
 from grpo_kit.diagnose import Finding, diagnose, flat_in_update
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
+from grpo_kit.held_out import best_evaluation
+from grpo_kit.prediction import score_prediction
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import facts_of
 from grpo_kit.run_dir import RunDir
@@ -27,15 +29,16 @@ def summarise(
     moved: bool,
     steps: int,
     wall_s: float,
+    early: str | None = None,
 ) -> dict[str, Any]:
     """What happened, in numbers. A run that changed nothing is a failed run, whatever its log looked like.
 
-    `moved`: does any trainable weight differ from what it was before the first step?
+    `moved`: does any trainable weight differ from what it was before the first step? `early`: why it ended early.
     """
     metrics = list(run.lines("metrics.jsonl"))
     found = diagnose(metrics, facts_of(prepared))
     verdict = judge_gain(before, after)
-    status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", None)
+    status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", early)
     flat = metrics and all(flat_in_update(m) in (1, None) for m in metrics)
     if status == "done" and (not moved or flat):
         status, reason = "failed", why_nothing_moved(prepared, metrics, steps, found)
@@ -57,8 +60,16 @@ def summarise(
         "flat_group_share": mean_of(metrics, "kit/flat_group_share"),
         "tokens_per_s": round(max(tokens) / seconds, 1) if tokens and seconds else None,
         "peak_memory_gb": round(peak_memory_gb(), 2),
+        "best": best_of(run),
+        "preflight": score_prediction(foretold, metrics) if (foretold := run.read("preflight.json")) else None,
         "diagnoses": [asdict(finding) for finding in found],
     }
+
+
+def best_of(run: RunDir) -> dict[str, Any] | None:
+    """The measurement after which `best/` was written."""
+    best = best_evaluation(run)
+    return {key: best[key] for key in ("step", "accuracy", "ci95")} if best and best["step"] else None
 
 
 def gain_record(verdict: Verdict) -> dict[str, Any] | None:

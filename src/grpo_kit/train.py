@@ -3,7 +3,7 @@
 import copy
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -13,25 +13,30 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
-from grpo_kit.console import Console, closing_lines, evaluation_lines, plan_lines
+from grpo_kit.console import Console, closing_lines, plan_lines
 from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.errors import RewardError, RunError
-from grpo_kit.evaluate import Evaluation, evaluate
-from grpo_kit.model import load_model, save_model, weights_fingerprint
+from grpo_kit.evaluate import Evaluation, nothing_right
+from grpo_kit.held_out import HeldOut, save_for_use
+from grpo_kit.model import load_model, weights_fingerprint
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import is_main, on_main, together
 from grpo_kit.record import Recorder
 from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import LostScore, RolloutJudge, Scorer
+from grpo_kit.scoring import RolloutJudge, Scorer
 from grpo_kit.summary import summarise
+from grpo_kit.trainer import Rollout
 from grpo_kit.workers import shared_workers
 
 
-def train(prepared: Prepared, *, resume: bool = False, console: Console | None = None) -> dict[str, Any]:
+def train(
+    prepared: Prepared, *, resume: bool = False, anyway: bool = False, console: Console | None = None
+) -> dict[str, Any]:
     """Run a prepared recipe and return what `summary.json` holds.
 
-    Raises RunError where a started run cannot go on; the run directory then says so too. Ctrl-C and SIGTERM end the
-    run after its step, saved, with status `stopped`. Of several processes each does all of it but for writing.
+    Raises RunError where a started run cannot go on, or where nothing was right before it and it is not to be tried
+    `anyway`; the run directory then says so too. Ctrl-C and SIGTERM end the run after its step, saved, with status
+    `stopped`. Of several processes each does all of it but for writing.
     """
     console = console or Console()
     run, checkpoint, said = on_main(lambda: open_run(prepared, resume))
@@ -44,13 +49,16 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
         scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip")
         measure = HeldOut(prepared, scorer, run, console, stop, recorder.on_lost)
         done = step_of(checkpoint) if checkpoint else 0
-        trainer = build_trainer(prepared, scorer, run, recorder, [measure, recorder, Stopper(stop)], done)
+        callbacks = [measure, recorder, Stopper(stop)]
+        trainer = build_trainer(prepared, scorer, run, recorder.on_rollout, callbacks, done)
         if trainer.slow_because:
             console.say(f"note       slower than it could be: {trainer.slow_because}")
         model = trainer.accelerator.unwrap_model(trainer.model)
         untouched = weights_fingerprint(model)
 
         before = measure(model, 0)
+        if before is not None and not (checkpoint or anyway):
+            refuse_hopeless(before)
         if checkpoint and done == prepared.plan.steps:
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
         elif not stop.agreed():
@@ -63,8 +71,10 @@ def train(prepared: Prepared, *, resume: bool = False, console: Console | None =
 
         moved = untouched != weights_fingerprint(model)
         if steps:
-            on_main(lambda: save_final(prepared, run, model))
-        summary = on_main(lambda: summarise(prepared, run, stop, before, after, moved, steps, clock.seconds()))
+            on_main(lambda: save_for_use(prepared, model, run.final))
+        summary = on_main(
+            lambda: summarise(prepared, run, stop, before, after, moved, steps, clock.seconds(), measure.fallen)
+        )
         on_main(lambda: run.write("summary.json", summary))
     for line in closing_lines(summary, prepared.goal.label, run.path):
         console.say(line)
@@ -75,8 +85,8 @@ def build_trainer(
     prepared: Prepared,
     scorer: Scorer,
     run: RunDir,
-    recorder: Recorder,
-    callbacks: list[TrainerCallback],
+    on_rollout: Callable[[Rollout], None],
+    callbacks: Sequence[TrainerCallback],
     steps_done: int = 0,
 ) -> DynamicSamplingTrainer:
     """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
@@ -93,11 +103,11 @@ def build_trainer(
         train_dataset=_dataset(prepared),
         processing_class=prepared.chat.tokenizer,
         peft_config=prepared.lora,
-        callbacks=callbacks,
+        callbacks=list(callbacks),
         fast=prepared.recipe.fast,
         max_rounds=resampling.max_rounds if resampling else 0,
         judge=RolloutJudge(scorer, rows, prepared.chat.decode),
-        on_rollout=recorder.on_rollout,
+        on_rollout=on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,
     )
     for noisy in [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"]:
@@ -124,53 +134,6 @@ def _dataset(prepared: Prepared) -> Dataset:
     return dataset
 
 
-class HeldOut(TrainerCallback):
-    """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        scorer: Scorer,
-        run: RunDir,
-        console: Console,
-        stop: StopRequest,
-        on_lost: Callable[[list[LostScore]], None],
-    ):
-        self.prepared, self.scorer, self.run, self.console, self.stop = prepared, scorer, run, console, stop
-        self.on_lost = on_lost
-
-    def __call__(self, model: Any, step: int) -> Evaluation | None:
-        """For all processes: measure, or read the measurement that an interrupted run already made at this step."""
-        data = self.prepared.eval_data
-        if data is None or self.stop.agreed():
-            return None
-        known = on_main(lambda: next((r for r in self.run.lines("eval.jsonl") if r["step"] == step), None))
-        if known is not None:
-            return Evaluation(**known)
-        self.console.start_progress(f"held-out after step {step}", len(data.rows))
-        evaluation = evaluate(
-            self.prepared,
-            model,
-            step,
-            scorer=self.scorer,
-            go_on=lambda: not self.stop.agreed(),
-            progress=self.console.progress,
-            on_lost=self.on_lost,
-        )
-        self.console.stop_progress()
-        if evaluation is not None:
-            on_main(lambda: self.run.append("eval.jsonl", evaluation.record()))
-            for line in evaluation_lines(evaluation):
-                self.console.say(line)
-        return evaluation
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        every = self.prepared.recipe.eval_every
-        if every and state.global_step and state.global_step % every == 0:
-            self(model, state.global_step)
-            self.console.start_progress("training", state.max_steps, state.global_step)
-
-
 class Stopper(TrainerCallback):
     """Ends training after the step in which the user asked for it, with a checkpoint."""
 
@@ -180,6 +143,17 @@ class Stopper(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.stop.agreed():
             control.should_save = control.should_training_stop = True
+
+
+def refuse_hopeless(before: Evaluation) -> None:
+    """For all processes. Raises RunError where nothing at all was right before training."""
+    if nothing_right(before):
+        refused = RunError(
+            f"none of {before.n * before.samples} held-out completions was right before training, so there is nothing "
+            "to reinforce: `grpo-kit preflight` says why; run with --anyway where another reward should lead the way"
+        )
+        refused.everywhere = True
+        raise refused
 
 
 OUT_OF_MEMORY = (
@@ -231,13 +205,3 @@ def state_saved_on_reward_error(trainer: DynamicSamplingTrainer) -> Iterator[Non
         said = RewardError(f"step {trainer.state.global_step + 1}: {error}{saved}", error.details)
         said.everywhere = error.everywhere
         raise said from None
-
-
-def save_final(prepared: Prepared, run: RunDir, model: Any) -> None:
-    """The model to use, with its tokenizer: the adapter, or weights as exact as the forward that was measured."""
-    from transformers import AutoConfig
-
-    base = AutoConfig.from_pretrained(prepared.model_path, trust_remote_code=False).dtype or torch.float32
-    # where the forward was finer than the base's dtype, casting could round away what was learned
-    save_model(model, run.final, base if prepared.device.autocast == "bfloat16" else torch.float32)
-    prepared.chat.tokenizer.save_pretrained(run.final)

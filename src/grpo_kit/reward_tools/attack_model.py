@@ -76,7 +76,7 @@ def _judged(prepared: Prepared, folder: Path) -> list[Judged]:
     recipe, plan, goal = prepared.recipe, prepared.plan, prepared.goal
     data = prepared.eval_data or prepared.data
     rows = random.Random(recipe.seed).sample(data.rows, min(ROWS, len(data.rows)))
-    model: Any = load_trained(folder, prepared.model_path)
+    model: Any = load_trained(str(folder), prepared.model_path)
     model.to(prepared.device.kind)
     drawn = list(
         sample(

@@ -1,0 +1,125 @@
+"""Held-out measurements of a run: before, after and between, the best model kept, and a fall noticed."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, TrainerCallback
+
+from grpo_kit.checkpoint import StopRequest
+from grpo_kit.console import Console, evaluation_lines
+from grpo_kit.evaluate import Evaluation, difference_of, evaluate
+from grpo_kit.model import save_model
+from grpo_kit.prepare import Prepared
+from grpo_kit.processes import on_main
+from grpo_kit.run_dir import RunDir
+from grpo_kit.scoring import LostScore, Scorer
+
+CHANCE = 0.005
+"""How likely a run whose accuracy stays the same may be ended for a fall."""
+
+
+class HeldOut(TrainerCallback):
+    """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`.
+
+    The model of the best measurement so far is kept in `best/`. Where the accuracy has fallen from its best by more
+    than chance, `fallen` says so and training ends.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        scorer: Scorer,
+        run: RunDir,
+        console: Console,
+        stop: StopRequest,
+        on_lost: Callable[[list[LostScore]], None],
+    ):
+        self.prepared, self.scorer, self.run, self.console, self.stop = prepared, scorer, run, console, stop
+        self.on_lost = on_lost
+        self.fallen: str | None = None
+
+    def __call__(self, model: Any, step: int) -> Evaluation | None:
+        """For all processes: measure, or read the measurement that an interrupted run already made at this step."""
+        data = self.prepared.eval_data
+        if data is None or self.stop.agreed():
+            return None
+        known = on_main(lambda: next((r for r in own_evaluations(self.run) if r["step"] == step), None))
+        if known is not None:
+            return Evaluation(**known)
+        self.console.start_progress(f"held-out after step {step}", len(data.rows))
+        evaluation = evaluate(
+            self.prepared,
+            model,
+            step,
+            scorer=self.scorer,
+            go_on=lambda: not self.stop.agreed(),
+            progress=self.console.progress,
+            on_lost=self.on_lost,
+        )
+        self.console.stop_progress()
+        if evaluation is not None:
+            on_main(lambda: self._keep(model, evaluation))
+            for line in evaluation_lines(evaluation):
+                self.console.say(line)
+        return evaluation
+
+    def _keep(self, model: Any, evaluation: Evaluation) -> None:
+        """Write the measurement, and the model where none was better; the first of equals is the best."""
+        best = best_evaluation(self.run)
+        self.run.append("eval.jsonl", evaluation.record())
+        better = best is not None and evaluation.accuracy is not None and evaluation.accuracy > best["accuracy"]
+        if evaluation.step and better and self.prepared.recipe.eval_every:
+            save_for_use(self.prepared, model, self.run.path / "best")
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        every = self.prepared.recipe.eval_every
+        if every and state.global_step and state.global_step % every == 0:
+            evaluation = self(model, state.global_step)
+            self.fallen = on_main(lambda: fall(self.run, evaluation))
+            if self.fallen:
+                control.should_training_stop = True  # heeded after the step that begins here
+                self.console.say(f"note       {self.fallen}")
+            self.console.start_progress("training", state.max_steps, state.global_step)
+
+
+def own_evaluations(run: RunDir) -> list[dict[str, Any]]:
+    """The measurements that the run made itself, not those that were made of it later."""
+    return [record for record in run.lines("eval.jsonl") if "target" not in record]
+
+
+def best_evaluation(run: RunDir) -> dict[str, Any] | None:
+    """The first of a run's measurements with the highest accuracy."""
+    judged = [record for record in own_evaluations(run) if record["accuracy"] is not None]
+    return max(judged, key=lambda record: float(record["accuracy"]), default=None)
+
+
+def fall(run: RunDir, evaluation: Evaluation | None) -> str | None:
+    """In words, whether the accuracy has fallen from the run's best by more than chance.
+
+    The best of many measurements is a lucky one, so each pair of them counts as a comparison that could have been made
+    (Bonferroni).
+    """
+    record = best_evaluation(run)
+    if evaluation is None or record is None:
+        return None
+    best = Evaluation(**record)
+    made = len(own_evaluations(run))
+    difference = difference_of(best, evaluation)
+    if difference is None or made < 2 or not difference.is_below_zero(CHANCE / math.comb(made, 2)):
+        return None
+    where = f"of step {best.step}, kept in best/" if best.step else "before training"
+    return (
+        f"ended early: held-out accuracy has fallen to {evaluation.accuracy:.3f} at step {evaluation.step} from the "
+        f"{best.accuracy:.3f} {where}, more than chance explains"
+    )
+
+
+def save_for_use(prepared: Prepared, model: Any, folder: Path) -> None:
+    """The model to use, with its tokenizer: the adapter, or weights as exact as the forward that was measured."""
+    base = AutoConfig.from_pretrained(prepared.model_path, trust_remote_code=False).dtype or torch.float32
+    # where the forward was finer than the base's dtype, casting could round away what was learned
+    save_model(model, folder, base if prepared.device.autocast == "bfloat16" else torch.float32)
+    prepared.chat.tokenizer.save_pretrained(folder)

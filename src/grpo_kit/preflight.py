@@ -1,0 +1,231 @@
+"""Before training: sample the untrained model, time a few steps, and say whether the run can learn."""
+
+import copy
+import math
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from torch import OutOfMemoryError
+from transformers import TrainerCallback
+
+from grpo_kit.console import Console
+from grpo_kit.data import Data
+from grpo_kit.difficulty import Difficulty, difficulty_of
+from grpo_kit.errors import RunError
+from grpo_kit.generate import sampling_config
+from grpo_kit.judged import JudgedRow, Task, lenient
+from grpo_kit.prediction import FOLDER
+from grpo_kit.preflight_advice import CUT, Circumstances, Decision, decide
+from grpo_kit.prepare import Prepared
+from grpo_kit.run_dir import RunDir, new_folder, resolved_recipe, write_recipe
+from grpo_kit.sampler import Sampler
+from grpo_kit.scoring import Scorer
+from grpo_kit.summary import peak_memory_gb
+from grpo_kit.train import OUT_OF_MEMORY, build_trainer
+
+if TYPE_CHECKING:
+    from grpo_kit.trainer import Rollout
+
+ROWS = 100
+
+SAMPLES = 8
+
+LONGER = 4
+"""A second look at cut completions gives them so many times the tokens."""
+
+SECOND_LOOK = 25
+"""Prompts of the second look: it is as dear as the first at most."""
+
+ENOUGH_S = 20.0
+"""Steps are timed for so long, or until there are MOST_STEPS of them."""
+
+MOST_STEPS = 6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run of the recipe would take; a step and the evaluations of the run, in seconds; tokens of a step."""
+
+    step_s: float
+    step_tokens: float
+    evaluations_s: float
+    hours: float
+    peak_memory_gb: float
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The result; `interrupted` where only a part of the prompts was sampled and no step was timed."""
+
+    data: str
+    difficulty: Difficulty
+    held_out: Difficulty | None
+    cost: Cost | None
+    decision: Decision
+    folder: Path
+    interrupted: bool
+
+    def record(self) -> dict[str, Any]:
+        """What `preflight.json` keeps: all of it, for the run that follows to be compared with."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+
+def preflight(
+    prepared: Prepared, console: Console, *, rows: int = ROWS, samples: int | None = None, held_out: bool = False
+) -> Preflight:
+    """Sample the untrained model on training prompts (and on held-out ones), and time steps with learning rate 0.
+
+    Writes `./preflight/NAME/`. `samples` is at least the size of a group. Ctrl-C keeps what was sampled so far.
+    Raises RunError where the card's memory is too small.
+    """
+    group, length = prepared.plan.num_generations, prepared.plan.max_completion_length
+    samples = samples or max(SAMPLES, group)
+    run = RunDir(new_folder(FOLDER, prepared.recipe.run_name))
+    write_recipe(run, prepared)
+    scorer = Scorer([*prepared.rewards, *lenient(prepared.goal)], prepared.recipe.on_reward_error == "skip")
+    timer = StepTimer(prepared)
+    with tempfile.TemporaryDirectory() as nowhere:
+        trainer = build_trainer(
+            _idle(prepared), Scorer(prepared.rewards), RunDir(Path(nowhere)), timer.on_rollout, [timer]
+        )
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        sampler = Sampler(model, scorer, console)
+        try:
+            task = _task(prepared, _drawn(prepared, prepared.data, rows), samples, length)
+            found = sampler.judge(task, "sampling", run)
+            second = _second_look(prepared, found, samples)
+            longer = sampler.judge(second, f"with {LONGER} times the tokens") if second else []
+            unseen = _held_out(prepared, rows, samples) if held_out else None
+            measured = sampler.judge(unseen, "held-out") if unseen else []
+            if not sampler.interrupted:
+                console.say("timing steps with learning rate 0")
+                trainer.train()
+        except OutOfMemoryError as error:
+            raise RunError(OUT_OF_MEMORY) from error
+    goal, rewards = prepared.goal, prepared.rewards
+    difficulty = difficulty_of(found, rewards, goal, group)
+    about = _circumstances(prepared, found, str(run.path / "rows.jsonl"))
+    if longer and second is not None:
+        limit = second.config.max_new_tokens or 0
+        about = replace(about, longer=difficulty_of(longer, rewards, goal, group), longer_limit=limit)
+    result = Preflight(
+        data=prepared.data.label,
+        difficulty=difficulty,
+        held_out=difficulty_of(measured, rewards, goal, group) if measured else None,
+        cost=None if sampler.interrupted else _cost(prepared, timer, sampler),
+        decision=decide(difficulty, about),
+        folder=run.path,
+        interrupted=sampler.interrupted,
+    )
+    run.write("preflight.json", {**result.record(), "recipe": resolved_recipe(prepared)})
+    return result
+
+
+def _circumstances(prepared: Prepared, found: Sequence[JudgedRow], rate_file: str) -> Circumstances:
+    return Circumstances(
+        group=prepared.plan.num_generations,
+        max_completion_length=prepared.plan.max_completion_length,
+        prompts_per_rollout=prepared.plan.completions_per_rollout // prepared.plan.num_generations,
+        temperature=prepared.args.temperature,
+        rows=len(prepared.data.rows),
+        rates=[rate for row in found if (rate := row.pass_rate(prepared.goal)) is not None],
+        rate_file=rate_file,
+    )
+
+
+def _drawn(prepared: Prepared, data: Data, rows: int) -> Data:
+    """So many rows of a data set, drawn with the recipe's seed."""
+    places = random.Random(prepared.recipe.seed).sample(range(len(data.rows)), min(rows, len(data.rows)))
+    return replace(data, rows=data.rows.select(places))
+
+
+def _task(prepared: Prepared, data: Data, samples: int, max_tokens: int) -> Task:
+    """Rows asked as they are in training, but for the number of completions and their longest length."""
+    at_once = prepared.plan.completions_per_rollout * prepared.plan.max_completion_length // max_tokens
+    return Task(
+        data=data,
+        goal=prepared.goal,
+        chat=prepared.chat,
+        device=prepared.device,
+        config=sampling_config(prepared.args, prepared.chat, max_tokens),
+        samples=samples,
+        prompts_at_once=max(at_once // samples, 1),
+        seed=prepared.recipe.seed,
+        fast=prepared.recipe.fast,
+    )
+
+
+def _held_out(prepared: Prepared, rows: int, samples: int) -> Task | None:
+    """The same of held-out rows, where there are any."""
+    if prepared.eval_data is None:
+        return None
+    length = prepared.recipe.evaluation.max_completion_length or prepared.plan.max_completion_length
+    return _task(prepared, _drawn(prepared, prepared.eval_data, rows), samples, length)
+
+
+def _second_look(prepared: Prepared, found: Sequence[JudgedRow], samples: int) -> Task | None:
+    """Some of the prompts with more tokens, where too many completions were cut: how many would be enough?"""
+    if not found or fmean(cut for row in found for cut in row.truncated) <= CUT:
+        return None
+    limit = prepared.plan.max_completion_length
+    positions = prepared.size.max_positions
+    room = LONGER * limit if positions is None else min(LONGER * limit, positions - prepared.plan.prompt_tokens_max)
+    if room <= limit:
+        return None
+    return _task(prepared, _drawn(prepared, prepared.data, SECOND_LOOK), samples, room)
+
+
+def _idle(prepared: Prepared) -> Prepared:
+    """The same run, but it changes no weight and keeps nothing."""
+    args = copy.copy(prepared.args)
+    args.learning_rate, args.max_steps, args.save_strategy = 0.0, _steps_of_a_rollout(prepared) + MOST_STEPS, "no"
+    return replace(prepared, args=args)
+
+
+def _steps_of_a_rollout(prepared: Prepared) -> int:
+    args = prepared.args
+    return max(math.ceil(args.num_iterations * (args.steps_per_generation or 1) / args.gradient_accumulation_steps), 1)
+
+
+class StepTimer(TrainerCallback):
+    """Seconds of each step, and the tokens of each rollout; ends training when that is known well enough."""
+
+    def __init__(self, prepared: Prepared):
+        self.cycle = _steps_of_a_rollout(prepared)
+        self.seconds: list[float] = []
+        self.tokens: list[int] = []
+        self._started = 0.0
+
+    def on_rollout(self, rollout: "Rollout") -> None:
+        self.tokens.append(sum(len(ids) for ids in rollout.completion_ids))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._started = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seconds.append(time.perf_counter() - self._started)
+        if sum(self.seconds) > ENOUGH_S and len(self.seconds) >= self.cycle:
+            control.should_training_stop = True
+
+    def step_s(self) -> float:
+        """Of a step, the first ones left out where there are others: they warm up."""
+        return fmean(self.seconds[self.cycle :] or self.seconds)
+
+    def step_tokens(self) -> float:
+        return fmean(self.tokens) / self.cycle
+
+
+def _cost(prepared: Prepared, timer: StepTimer, sampler: Sampler) -> Cost:
+    plan, every = prepared.plan, prepared.recipe.eval_every
+    times = 2 + (plan.steps // every if every else 0)
+    rows = len(prepared.eval_data.rows) if prepared.eval_data is not None else 0
+    completions = times * rows * prepared.recipe.evaluation.samples
+    evaluations_s = completions * sampler.seconds / sampler.completions
+    seconds = plan.steps * timer.step_s() + evaluations_s  # completions of held-out rows taken to be as long
+    return Cost(timer.step_s(), timer.step_tokens(), evaluations_s, seconds / 3600, peak_memory_gb())

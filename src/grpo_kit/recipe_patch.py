@@ -1,0 +1,50 @@
+"""A recipe with what a preflight found to change, as a new file."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_kit.errors import RecipeError
+from grpo_kit.preflight_advice import Change
+from grpo_kit.recipe import load_recipe
+from grpo_kit.recipe_file import override, parse_yaml
+from grpo_kit.reward_files import find_reward
+from grpo_kit.shipped import shipped
+from grpo_kit.sources import find_file
+
+PATHS = (("model",), ("dataset", "path"), ("dataset", "pass_rate_file"), ("eval_dataset", "path"))
+
+
+def write_patched(source: Path, overrides: Iterable[str], changes: Iterable[Change], target: Path) -> None:
+    """Write the recipe `source` with its overrides and the changes to `target`, with each reason in its head.
+
+    Local files are named by absolute path, so that it means the same from wherever it is. Raises RecipeError.
+    """
+    recipe = load_recipe(source, overrides)
+    tree, lines = parse_yaml(recipe.source)
+    for assignment in [*overrides, *(change.override() for change in changes)]:
+        override(tree, lines, assignment)
+    _make_absolute(tree, recipe.source.parent)
+    for label, section in recipe.rewards.items():
+        path = find_reward(recipe, label, section)
+        if path.parent != shipped("rewards").resolve():
+            written = tree["rewards"][label]
+            own = written if isinstance(written, dict) else {"weight": written}
+            tree["rewards"][label] = {**own, "file": str(path)}
+    head = [f"# {source}, with what a preflight changed:", *(f"#   {c.override()}: {c.reason}" for c in changes)]
+    text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("\n".join([*head, text]), encoding="utf-8")
+    except OSError as error:
+        raise RecipeError(f"{target}: cannot be written ({error.strerror}); name a file where you may write") from None
+
+
+def _make_absolute(tree: dict[str, Any], folder: Path) -> None:
+    for *section, key in PATHS:
+        inside = tree.get(section[0]) if section else tree
+        if isinstance(inside, dict) and isinstance(inside.get(key), str):
+            found = find_file(inside[key], folder)
+            inside[key] = inside[key] if found is None else str(found)
