@@ -9,7 +9,7 @@ import torch
 from grpo_kit.checkpoint import StopRequest
 from grpo_kit.console import Console
 from grpo_kit.evaluate import evaluate
-from grpo_kit.generate import sample, sampling_config
+from grpo_kit.generate import batch_seed, most_likely, prompt_batches, sample_batch, sampling_config
 from grpo_kit.prepare import prepare
 from grpo_kit.recipe import load_recipe
 from grpo_kit.record import Recorder
@@ -46,14 +46,23 @@ def test_the_sampler_is_the_trainers_own(setup):
     assert ours == theirs
 
 
-def draw(setup, seed=1, samples=2, at_once=8, rows=None):
+def drawn(setup, rows, config, samples=2, seed=1, at_once=8):
+    """By its index the samples of each row, so many completions at once."""
     prepared, trainer = setup
+    return {
+        sampled.row: sampled
+        for number, batch in enumerate(prompt_batches(prepared.chat, rows, at_once // samples))
+        for sampled in sample_batch(
+            trainer.model, prepared.chat, prepared.device, rows, batch, config, samples=samples,
+            seed=batch_seed(seed, number),
+        )
+    }  # fmt: skip
+
+
+def draw(setup, seed=1, samples=2):
+    prepared, _ = setup
     config = sampling_config(prepared.args, prepared.chat, 12)
-    found = sample(
-        trainer.model, prepared.chat, prepared.device, rows or prepared.data.rows[:5], config,
-        samples=samples, seed=seed, sequences_at_once=at_once,
-    )  # fmt: skip
-    return {s.row: s for s in found}
+    return drawn(setup, prepared.data.rows[:5], config, samples, seed)
 
 
 def test_a_seed_repeats_and_another_does_not(setup):
@@ -83,16 +92,13 @@ def test_every_row_comes_with_its_samples_cut_at_the_end(setup):
 
 def test_completions_belong_to_their_prompts(setup):
     """Ragged prompts are sorted and padded; greedy answers must be those of each prompt alone."""
-    prepared, trainer = setup
-    config = sampling_config(prepared.args, prepared.chat, 12)
-    config.do_sample, config.repetition_penalty = False, 1.0
+    prepared, _ = setup
+    config = most_likely(sampling_config(prepared.args, prepared.chat, 12))
+    config.repetition_penalty = 1.0
     rows = [{"prompt": [{"role": "user", "content": text}]} for text in ("What is 20+20?", "What is 3+4?", "12+7?")]
 
     def greedy(rows):
-        found = sample(
-            trainer.model, prepared.chat, prepared.device, rows, config, samples=1, seed=0, sequences_at_once=8
-        )
-        return {s.row: s.completion_ids for s in found}
+        return {at: s.completion_ids for at, s in drawn(setup, rows, config, samples=1).items()}
 
     together = greedy(rows)
     assert [together[i] for i in range(3)] == [greedy([row])[0] for row in rows]

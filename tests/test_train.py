@@ -271,7 +271,7 @@ def test_a_fall_beyond_chance_ends_the_run_and_the_best_model_is_kept(capsys):
     said = capsys.readouterr().out
     ended = summary("sums")
     assert ended["steps"] < 12
-    assert ended["reason"].startswith("ended early: held-out accuracy has fallen to")
+    assert ended["reason"].startswith("ended early: held-out accuracy was 0.")
     assert "note       ended early" in said
     assert (ended["status"], ended["verdict"]) == ("done", "not learned")
 

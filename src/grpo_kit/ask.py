@@ -8,25 +8,22 @@ import torch
 import yaml
 
 from grpo_kit.chat import load_chat
-from grpo_kit.checkpoint import damaged_weights, newest_checkpoint
 from grpo_kit.data import Template
 from grpo_kit.device import find_device
 from grpo_kit.errors import RecipeError
-from grpo_kit.generate import sample, sampling_config
+from grpo_kit.generate import most_likely, sample_batch, sampling_config
 from grpo_kit.hub import use_cache_if_unreachable
 from grpo_kit.model import find_model, load_trained
 from grpo_kit.recipe import Recipe, load_recipe
 from grpo_kit.run_dir import RunDir
+from grpo_kit.targets import find_target
 from grpo_kit.trl_args import build_args, check_settings
 
 
 def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
     """The completion of one question as text. Uses `final/`, else the newest checkpoint. Raises RecipeError."""
     recipe = load_recipe(run.path)
-    written = run.final.is_dir() and not damaged_weights(run.final)
-    folder = run.final if written else newest_checkpoint(run)[0]
-    if folder is None:
-        raise RecipeError(f"{run.path}: has neither final/ nor a checkpoint to ask")
+    folder = find_target(str(run.path)).weights
     device = find_device()
     args = build_args(recipe, check_settings(recipe), device, Path(run.path))
     base = find_model(recipe)
@@ -34,14 +31,13 @@ def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
         use_cache_if_unreachable()
     chat = load_chat(recipe, base)
     config = sampling_config(args, chat, args.max_completion_length or 0)
-    if greedy:
-        config.do_sample, config.temperature, config.top_p, config.top_k = False, None, None, None
     model: Any = load_trained(str(folder), base)
     model.to(device.kind)
     row = {"prompt": question_messages(recipe, question)}
     plain = replace(device, autocast=None)  # the weights are in the dtype to use
     seed = torch.seed() % 2**32
-    [sampled] = sample(model, chat, plain, [row], config, samples=1, seed=seed, sequences_at_once=1)
+    config = most_likely(config) if greedy else config
+    [sampled] = sample_batch(model, chat, plain, [row], [0], config, samples=1, seed=seed)
     return chat.decode(sampled.completion_ids[0])
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grpo_kit.errors import RecipeError
+from grpo_kit.processes import count
 
 if TYPE_CHECKING:
     from grpo_kit.inputs import Inputs
@@ -35,6 +36,7 @@ def preflight(
 
     The last line is `verdict: go`, `adjust` (with what to change in the recipe) or `stop` (exit code 1).
     """
+    _one_process()
     from grpo_kit.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides or [])
@@ -93,6 +95,7 @@ def evaluate(
     `base` is the recipe's untrained model. What is measured is appended to eval.jsonl; prompts and completions are
     written to a folder.
     """
+    _one_process()
     from grpo_kit.targets import checkpoints_of, find_target
 
     found = find_target(target)
@@ -128,6 +131,7 @@ def compare(
     Both are asked the same rows, as the recipe of B's run (else of A's) asks them, and paired by prompt. `compare base
     RUN` says what a run has gained.
     """
+    _one_process()
     from grpo_kit.console import Console
     from grpo_kit.measure import measure_target
     from grpo_kit.row_records import read_rows
@@ -157,6 +161,11 @@ def compare(
 
     for line in comparison_lines(compare_rows(*rows), a, b):
         console.say(line)
+
+
+def _one_process() -> None:
+    if count() > 1:
+        raise RecipeError("preflight, eval and compare are for one process; leave out the launcher")
 
 
 def _rows_file(text: str) -> Path | None:

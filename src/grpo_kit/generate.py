@@ -1,6 +1,7 @@
 """Sampling completions of data rows outside of the trainer, with the sampling parameters of training."""
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,25 +46,11 @@ def sampling_config(args: "GRPOConfig", chat: Chat, max_tokens: int) -> "Generat
     return GenerationConfig(**{**values, **generation_kwargs})
 
 
-def sample(
-    model: Any,
-    chat: Chat,
-    device: Device,
-    rows: Sequence[dict[str, Any]],
-    config: "GenerationConfig",
-    *,
-    samples: int,
-    seed: int,
-    sequences_at_once: int,
-    fast: bool = True,
-) -> Iterator[Sampled]:
-    """Yield `samples` completions of every row, short prompts first.
-
-    The random stream is its own, started from `seed`: the global one is as before afterwards.
-    """
-    for number, batch in enumerate(prompt_batches(chat, rows, max(sequences_at_once // samples, 1))):
-        own = batch_seed(seed, number)
-        yield from sample_batch(model, chat, device, rows, batch, config, samples=samples, seed=own, fast=fast)
+def most_likely(config: "GenerationConfig") -> "GenerationConfig":
+    """The same, but the most likely token each time."""
+    config = copy.deepcopy(config)
+    config.do_sample, config.temperature, config.top_p, config.top_k, config.min_p = False, None, None, None, None
+    return config
 
 
 def prompt_batches(chat: Chat, rows: Sequence[dict[str, Any]], size: int) -> list[list[int]]:
@@ -90,7 +77,10 @@ def sample_batch(
     seed: int,
     fast: bool = True,
 ) -> list[Sampled]:
-    """`samples` completions of each row of a batch of indices, at once; the global random stream stays as it is."""
+    """`samples` completions of each row of a batch of indices, at once.
+
+    The random stream is its own, started from `seed`: the global one is as before afterwards.
+    """
     import torch
 
     from grpo_kit.decode import less_work

@@ -20,6 +20,9 @@ from grpo_kit.scoring import LostScore, Scorer
 CHANCE = 0.005
 """How likely a run whose accuracy stays the same may be ended for a fall."""
 
+PATIENCE = 3
+"""So many measurements in a row must have fallen: training is noisy, and what fell once often comes back."""
+
 
 class HeldOut(TrainerCallback):
     """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`.
@@ -77,8 +80,8 @@ class HeldOut(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         every = self.prepared.recipe.eval_every
         if every and state.global_step and state.global_step % every == 0:
-            evaluation = self(model, state.global_step)
-            self.fallen = on_main(lambda: fall(self.run, evaluation))
+            self(model, state.global_step)
+            self.fallen = on_main(lambda: fall(self.run))
             if self.fallen:
                 control.should_training_stop = True  # heeded after the step that begins here
                 self.console.say(f"note       {self.fallen}")
@@ -96,24 +99,25 @@ def best_evaluation(run: RunDir) -> dict[str, Any] | None:
     return max(judged, key=lambda record: float(record["accuracy"]), default=None)
 
 
-def fall(run: RunDir, evaluation: Evaluation | None) -> str | None:
-    """In words, whether the accuracy has fallen from the run's best by more than chance.
+def fall(run: RunDir) -> str | None:
+    """In words, whether the last PATIENCE measurements have all fallen from the best by more than chance.
 
     The best of many measurements is a lucky one, so each pair of them counts as a comparison that could have been made
     (Bonferroni).
     """
+    made = [Evaluation(**record) for record in own_evaluations(run)]
     record = best_evaluation(run)
-    if evaluation is None or record is None:
+    if record is None or len(made) <= PATIENCE:
         return None
-    best = Evaluation(**record)
-    made = len(own_evaluations(run))
-    difference = difference_of(best, evaluation)
-    if difference is None or made < 2 or not difference.is_below_zero(CHANCE / math.comb(made, 2)):
+    best, last = Evaluation(**record), made[-PATIENCE:]
+    level = CHANCE / math.comb(len(made), 2)
+    falls = [difference_of(best, one) for one in last]
+    if not all(difference is not None and difference.is_below_zero(level) for difference in falls):
         return None
     where = f"of step {best.step}, kept in best/" if best.step else "before training"
     return (
-        f"ended early: held-out accuracy has fallen to {evaluation.accuracy:.3f} at step {evaluation.step} from the "
-        f"{best.accuracy:.3f} {where}, more than chance explains"
+        f"ended early: held-out accuracy was {', '.join(f'{one.accuracy:.3f}' for one in last)} in the last {PATIENCE} "
+        f"measurements, below the {best.accuracy:.3f} {where}, by more than chance"
     )
 
 

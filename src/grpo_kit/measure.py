@@ -10,6 +10,7 @@ from grpo_kit.console import Console
 from grpo_kit.difficulty import Difficulty, difficulty_of
 from grpo_kit.errors import RecipeError
 from grpo_kit.evaluate import Evaluation, summarise_rows
+from grpo_kit.generate import most_likely
 from grpo_kit.inputs import Inputs
 from grpo_kit.judged import Task, held_out_task, lenient
 from grpo_kit.row_records import RowResult, read_rows
@@ -98,11 +99,9 @@ def task_for(target: Target, inputs: Inputs, departure: Departure) -> Task:
 
 def sampling_of(task: Task, departure: Departure) -> dict[str, Any]:
     """What of a task a departure replaces."""
-    config = copy.deepcopy(task.config)
-    samples = departure.samples or task.samples
+    config, samples = copy.deepcopy(task.config), departure.samples or task.samples
     if departure.greedy:
-        samples = 1
-        config.do_sample, config.temperature, config.top_p, config.top_k, config.min_p = False, None, None, None, None
+        config, samples = most_likely(config), 1
     elif departure.temperature is not None:
         config.temperature = departure.temperature
     at_once = max(task.prompts_at_once * task.samples // samples, 1)

@@ -69,6 +69,7 @@ class Preflight:
     cost: Cost | None
     decision: Decision
     folder: Path
+    speed: str
     interrupted: bool
 
     def record(self) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def preflight(
         cost=None if sampler.interrupted else _cost(prepared, timer, sampler),
         decision=decide(difficulty, about),
         folder=run.path,
+        speed=sampler.speed(),
         interrupted=sampler.interrupted,
     )
     run.write("preflight.json", {**result.record(), "recipe": resolved_recipe(prepared)})

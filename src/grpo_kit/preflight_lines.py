@@ -13,6 +13,7 @@ def preflight_lines(result: Preflight) -> list[str]:
     lines = difficulty_lines(f"training rows of {result.data}", result.difficulty)
     if result.held_out is not None:
         lines += difficulty_lines("held-out rows", result.held_out)
+    lines.append(f"speed        {result.speed}")
     if result.cost is not None:
         cost = result.cost
         lines += [

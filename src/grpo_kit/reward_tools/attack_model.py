@@ -13,15 +13,14 @@ from typing import Any
 from grpo_kit.answers import final_answer, same_answer
 from grpo_kit.checkpoint import damaged_weights
 from grpo_kit.errors import RecipeError
-from grpo_kit.generate import sample, sampling_config
-from grpo_kit.model import load_trained
+from grpo_kit.judged import held_out_task, judge_rows
 from grpo_kit.prepare import Prepared, prepare
 from grpo_kit.recipe import load_recipe
 from grpo_kit.reward_tools.cases import quoted
-from grpo_kit.rewards import Completions, outside_training
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import Scorer, total_reward
 from grpo_kit.stats import ROUNDING
+from grpo_kit.targets import Target, find_target, load_target
 
 ROWS = 32
 SHOWN = 5
@@ -48,7 +47,7 @@ def attack_with_model(run: RunDir, recipe: Path | None, say: Callable[[str], Any
         raise RecipeError(f"{run.path}: has no final/ with a whole model; name a run that finished")
     prepared = prepare(load_recipe(run.path if recipe is None else recipe))
     held_out = prepared.eval_data is not None
-    judged = _judged(prepared, run.final)
+    judged = _judged(prepared, find_target(str(run.final)))
     say(
         f"attack of {run.final} on {prepared.recipe.source}: {len(judged)} completions of "
         f"{'held-out' if held_out else 'training'} rows"
@@ -71,38 +70,22 @@ def attack_with_model(run: RunDir, recipe: Path | None, say: Callable[[str], Any
     return 1
 
 
-def _judged(prepared: Prepared, folder: Path) -> list[Judged]:
+def _judged(prepared: Prepared, target: Target) -> list[Judged]:
     """Completions at the training sampling parameters, judged by all rewards; those that none judged are left out."""
-    recipe, plan, goal = prepared.recipe, prepared.plan, prepared.goal
-    data = prepared.eval_data or prepared.data
-    rows = random.Random(recipe.seed).sample(data.rows, min(ROWS, len(data.rows)))
-    model: Any = load_trained(str(folder), prepared.model_path)
-    model.to(prepared.device.kind)
-    drawn = list(
-        sample(
-            model,
-            prepared.chat,
-            replace(prepared.device, autocast=None),  # the weights are in the dtype to use
-            rows,
-            sampling_config(prepared.args, prepared.chat, plan.max_completion_length),
-            samples=recipe.evaluation.samples,
-            seed=recipe.seed,
-            sequences_at_once=plan.completions_per_rollout,
-        )
-    )
-    ids = [completion for one in drawn for completion in one.completion_ids]
-    texts = [prepared.chat.decode(completion) for completion in ids]
-    of_each = [rows[one.row] for one in drawn for _ in one.completion_ids]
-    scorer = Scorer(prepared.rewards, skip_errors=recipe.on_reward_error == "skip")
-    scores = scorer.score(Completions(texts, ids, of_each), **outside_training()).values
+    data, goal, rewards = prepared.eval_data or prepared.data, prepared.goal, prepared.rewards
+    places = random.Random(prepared.recipe.seed).sample(range(len(data.rows)), min(ROWS, len(data.rows)))
+    task = held_out_task(prepared, replace(data, rows=data.rows.select(places)), target.step)
+    scorer = Scorer(rewards, skip_errors=prepared.recipe.on_reward_error == "skip")
     judged = []
-    for at, (text, row) in enumerate(zip(texts, of_each, strict=True)):
-        total = total_reward([scores[reward.label][at] for reward in prepared.rewards], prepared.rewards)
-        if total is not None:
-            right = goal.is_right(scores[goal.label][at])
-            gold = row.get("answer")
-            doubted = right and goal.path.stem != "accuracy" and gold is not None
-            judged.append(Judged(text, gold, total, right, not doubted or _same(str(gold), text)))
+    for rows, _ in judge_rows(task, load_target(target, prepared), scorer):
+        for row in rows:
+            gold = task.data.rows[row.row].get("answer")
+            for at, text in enumerate(row.texts):
+                total = total_reward([row.scores[reward.label][at] for reward in rewards], rewards)
+                if total is not None:
+                    right = goal.is_right(row.scores[goal.label][at])
+                    doubted = right and goal.path.stem != "accuracy" and gold is not None
+                    judged.append(Judged(text, gold, total, right, not doubted or _same(str(gold), text)))
     return judged
 
 
