@@ -152,6 +152,18 @@ def test_gradients_are_trls(folder, loss_type: LossType, lora, beta, accumulatio
         assert deviation(*both) < TOLERANCE
 
 
+@pytest.mark.parametrize("more", [{}, {"top_entropy_quantile": 0.5}], ids=["all tokens", "top entropy"])
+def test_an_entropy_bonus_has_its_gradient_too(folder, more):
+    whole = rollout(2, False, 0.0)
+    ours, theirs = (
+        gradients(trainer_of(kind, folder, False, "dapo", 4, 0.0, entropy_coef=0.1, **more), whole, 4)
+        for kind in (FastTrainer, GRPOTrainer)
+    )
+    assert deviation(ours, theirs) < TOLERANCE
+    without = gradients(trainer_of(FastTrainer, folder, False, "dapo", 4, 0.0, **more), whole, 4)
+    assert deviation(without, theirs) > FAR
+
+
 @pytest.mark.parametrize("flat_groups", [0, 2])
 @pytest.mark.parametrize("kind", ["sliding", "checkpointing"])
 def test_where_prompts_cannot_be_shared_rows_are_still_left_out(folder, tmp_path, kind, flat_groups):

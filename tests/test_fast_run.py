@@ -31,6 +31,19 @@ def test_fast_is_the_same_run(lora):
         assert all(torch.allclose(one[key], other[key], rtol=1e-3, atol=1e-5) for key in one)
 
 
+@pytest.mark.parametrize(("per_generation", "accumulation"), [(3, 2), (2, 3), (4, 2)])
+def test_a_step_that_spans_rollouts_is_the_same_step(per_generation, accumulation):
+    for fast in ("true", "false"):
+        run(
+            "sums.yaml", f"fast={fast}", f"name=fast-{fast}", "eval_dataset=null", "grpo.max_steps=5",
+            f"grpo.steps_per_generation={per_generation}", f"grpo.gradient_accumulation_steps={accumulation}",
+            "grpo.loss_type=grpo",
+        )  # fmt: skip
+    fast, bare = lines("fast-true", "metrics.jsonl"), lines("fast-false", "metrics.jsonl")
+    for one, other in zip(fast, bare, strict=True):
+        assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-4, abs=1e-7)
+
+
 ROUNDING = '"""Equal up to rounding."""\n\n\ndef mine(completion):\n    return 1.2 + 1e-7 * (len(completion) % 3)\n'
 
 

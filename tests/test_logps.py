@@ -32,3 +32,9 @@ def test_distinct_prompts_are_told_by_their_tokens_and_not_by_padding():
 )
 def test_where_prompts_are_not_shared(more, shared):
     assert (why_not_shared(SimpleNamespace(model_type="m", **more)) is None) is shared
+
+
+def test_models_that_norm_queries_after_their_rotation_share_no_prompts():
+    from transformers import HunYuanDenseV1Config
+
+    assert why_not_shared(HunYuanDenseV1Config()) is not None

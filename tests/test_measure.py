@@ -8,6 +8,7 @@ import pytest
 from whole_run import DATA, RECIPE, run, summary
 
 from grpo_kit.cli import main
+from grpo_kit.run_dir import RunDir
 from grpo_kit.shipped import tiny_model
 
 pytestmark = pytest.mark.slow
@@ -145,6 +146,7 @@ def test_an_adapter_is_measured_in_the_precision_of_its_run():
         (("eval", "sums", "eval_dataset=null"), "has no eval_dataset to measure on"),
         (("eval", str(tiny_model()), "--dataset", "sums.yaml"), "sums.yaml"),
         (("eval", str(tiny_model()), "--all-checkpoints", "--recipe", "sums.yaml"), "is no run"),
+        (("eval", "nosuchrun"), "nosuchrun: no run, folder or hub id OWNER/NAME (runs here: sums"),
         (("compare", "rows.jsonl", "sums"), "rows.jsonl: no such file"),
         (("compare", "hub/unknown", "sums"), "hub/unknown: cannot be loaded"),
     ],
@@ -161,6 +163,39 @@ def test_a_damaged_checkpoint_is_not_measured(capsys):
     weights.write_bytes(weights.read_bytes()[:1000])
     assert command("eval", "runs/sums/checkpoints/checkpoint-2") == 2
     assert "cut off" in capsys.readouterr().err
+
+
+def test_a_line_that_a_crash_cut_off_is_passed_over_and_a_wrong_one_is_not(capsys):
+    command("eval", "sums")
+    file = Path("runs/sums/evals/final/rows.jsonl")
+    whole = file.read_text()
+    file.write_text(whole + whole[:40])
+    assert command("compare", str(file), str(file)) == 0
+    file.write_text(whole + '{"row": 1, "prompt_sha256": "0", "pass_rate": 0.5, "right": [], "leniently": [],'
+                    ' "truncated": [], "tokens": []}\n')  # fmt: skip
+    assert command("compare", str(file), str(file)) == 2
+    assert "line 25: is no line of a rows.jsonl" in capsys.readouterr().err
+
+
+def test_what_was_measured_from_outside_stays_when_a_run_goes_on():
+    command("eval", "sums")
+    [record] = [record for record in evaluations() if "target" in record]
+    RunDir(Path("runs/sums")).cut_back("eval.jsonl", 0)
+    assert [record["step"] for record in evaluations()] == [0, record["step"]]
+
+
+def test_a_best_model_of_steps_that_are_done_again_goes():
+    run("sums.yaml", "name=b", "eval_every=1", "grpo.max_steps=4", "eval_dataset.limit=64", "grpo.learning_rate=1e-3")
+    best = Path("runs/b/best")
+    best.mkdir(exist_ok=True)
+    (best / "measured.json").write_text('{"step": 3, "accuracy": 0.5, "ci95": [0, 1]}')
+    shutil.rmtree("runs/b/checkpoints/checkpoint-4")
+    Path("runs/b/summary.json").unlink()
+    with pytest.raises(SystemExit):
+        main(["run", "sums.yaml", "name=b", "grpo.max_steps=2", "eval_dataset.limit=64", "grpo.learning_rate=1e-3",
+              "eval_every=100", "--resume"])  # fmt: skip
+    assert not best.exists()
+    assert summary("b")["best"] is None
 
 
 def test_other_files_are_not_taken_for_measurements(capsys):

@@ -125,6 +125,7 @@ def test_a_hopeless_recipe_is_stopped_with_the_reason_and_no_patch(capsys):
     code, said = shown(capsys, "r.yaml", "dataset.path=never.jsonl", "--rows", "30", "--apply", "new.yaml")
     assert (code, said[-1]) == (1, "verdict: stop")
     assert any("nothing at all was right in 30 prompts x 8" in line for line in said)
+    assert "not written  new.yaml: there is nothing to change in the recipe" in said
     assert not any(line.startswith("change") for line in said)
     assert not Path("new.yaml").exists()
 
@@ -141,6 +142,16 @@ def test_run_refuses_where_nothing_was_right_unless_anyway(capsys):
         main(["run", "r.yaml", *never, "--anyway"])
     assert summary("r-2")["steps"] == 1
     assert run("r.yaml", held_out, "grpo.max_steps=1") == 0
+
+
+def test_a_graded_reward_without_full_marks_is_trained_on():
+    Path("rewards").mkdir()
+    Path("rewards/graded.py").write_text(
+        '"""Shorter is better."""\n\n\ndef graded(completion):\n    return 0.5 / (1 + len(completion))\n'
+    )
+    held_out = f"eval_dataset={{path: {DATA}/sums_test.jsonl, limit: 4}}"
+    assert run("r.yaml", "rewards={graded: 1.0}", held_out, "grpo.max_steps=1") in (0, 1)
+    assert summary("r")["steps"] == 1
 
 
 def test_ctrl_c_keeps_what_was_sampled(capsys, monkeypatch):
@@ -173,8 +184,8 @@ def test_what_is_there_is_never_overwritten(capsys):
     Path("new.yaml").write_text("mine")
     assert preflight("r.yaml", "--apply", "new.yaml") == 2
     assert "new.yaml: is there already" in capsys.readouterr().err
-    preflight("r.yaml", "--rows", "2", "--samples", "2")
-    preflight("r.yaml", "--rows", "2", "--samples", "2")
+    preflight("r.yaml", "--rows", "2")
+    preflight("r.yaml", "--rows", "2")
     assert Path("preflight/r-2/preflight.json").is_file()
 
 
@@ -218,6 +229,7 @@ def test_only_rows_of_the_wanted_pass_rates_are_kept(capsys):
         (None, (), "dataset.pass_rate_file: no such file: rates.jsonl"),
         ('{"prompt_sha256": "0", "pass_rate": 0.5}\n', (), "none of the"),
         ('{"a": 1}\n', (), "line 1 has no prompt_sha256 and pass_rate"),
+        ('{"prompt_sha256": "0", "pass_rate": 0.5}\n{"prompt', (), "none of the"),  # cut off by a crash
         ("not json\n", (), "line 1 has no prompt_sha256 and pass_rate"),
         (None, ("dataset.pass_rate=[0.9,0.1]",), "write two shares such as [0.1, 0.9]"),
         (None, ("dataset.pass_rate=[0.1]",), "dataset.pass_rate"),

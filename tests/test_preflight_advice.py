@@ -111,7 +111,7 @@ def test_a_budget_that_cuts_half_is_raised_to_what_would_be_enough():
 
 def test_a_model_that_does_not_stop_is_not_given_more_tokens():
     found = cut_half(400, still_cut=True)
-    assert (found.verdict, found.changes) == ("go", [])
+    assert (found.verdict, found.changes) == ("adjust", [])
     assert "and 50% at 400: the model seldom stops by itself" in found.reasons[0]
 
 
@@ -119,6 +119,42 @@ def test_too_cold_a_sampler_is_warmed():
     alike = mixed(4, texts=["The answer is 4."] * 4 + ["The answer is 5."] * 4)
     assert keys(decided([alike] * 20, temperature=0.3)) == {"grpo.temperature": 1.0}
     assert decided([alike] * 20, temperature=1.0).verdict == "go"
+
+
+def test_a_budget_far_too_small_is_raised_to_the_longest_that_was_looked_at():
+    mostly = [mixed(4, tokens=[400] * 8, truncated=[True] * 2 + [False] * 6)] * 20
+    about = {"longer": difficulty_of(mostly, [ACCURACY, FORMAT], ACCURACY, 4), "longer_limit": 400}
+    found = decided([mixed(0, truncated=[True] * 8)] * 20, **about)
+    assert (found.verdict, keys(found)) == ("adjust", {"grpo.max_completion_length": 400})
+    assert "400 would cut about 25%" in found.changes[0].reason
+
+
+def test_what_is_cut_and_left_out_of_the_loss_teaches_nothing():
+    rows = [mixed(4, truncated=[True] * 8)] * 20
+    assert decided(rows, masked=True).verdict == "stop"
+    assert decided(rows).verdict == "adjust"
+
+
+def test_a_reward_without_full_marks_may_still_teach():
+    found = decided([row([0.1 * at for at in range(8)])] * 20)
+    assert (found.verdict, found.changes) == ("go", [])
+    assert "gave full marks to none of 20 prompts x 8" in found.reasons[0]
+
+
+def test_a_cold_sampler_says_nothing_of_difficulty():
+    easy = mixed(8, texts=["The answer is 4."] * 8)
+    found = decided([easy] * 20, temperature=0.05)
+    assert (found.verdict, keys(found)) == ("adjust", {"grpo.temperature": 1.0})
+
+
+def test_flat_groups_that_no_choice_of_prompts_would_mend_are_a_stop():
+    found = decided([row([1, 1, 1, 1, 0, 0, 0, 0], formats=[0, 0, 0, 0, 2, 2, 2, 2])] * 20, kept_flat=1.0)
+    assert found.verdict == "stop"
+    assert "are the rewards constant, or do they cancel each other?" in found.reasons[0]
+
+
+def test_few_prompts_are_said_to_be_few():
+    assert decided([mixed(4)] * 3).reasons == ["only 3 prompts were sampled, so all this is rough: give more --rows"]
 
 
 def test_nothing_judged_is_a_stop():

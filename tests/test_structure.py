@@ -52,6 +52,7 @@ LAYERS = [
     },
     {"sources", "rows", "recipe", "device", "trl_rules"},
     {
+        "jsonl",
         "recipe_file",
         "recipe_sections",
         "schema",

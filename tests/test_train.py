@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from whole_run import RECIPE, lines, run, same_weights, summary
 
@@ -282,3 +283,25 @@ def test_the_best_of_several_measurements_is_kept():
     best = max(own, key=lambda step: (own[step], -step))
     assert (summary("sums")["best"] or {"step": 0})["step"] == best
     assert Path("runs/sums/best/model.safetensors").is_file() == (best > 0)
+
+
+def test_where_all_is_cut_and_masked_that_is_the_reason():
+    more = ("grpo.max_completion_length=2", "grpo.mask_truncated_completions=true", "eval_dataset=null")
+    Path("rewards").mkdir()
+    Path("rewards/long.py").write_text('"""Longer."""\n\n\ndef long(completion):\n    return float(len(completion))\n')
+    assert run("sums.yaml", "rewards={long: 1.0}", *more) == 1
+    assert "every completion was cut, and grpo.mask_truncated_completions leaves those out" in summary("sums")["reason"]
+
+
+def test_dropout_that_is_a_number_in_a_layer_is_off_too(model_folder):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from grpo_kit.model import without_dropout
+
+    config = AutoConfig.from_pretrained(model_folder, attention_dropout=0.5)
+    model = AutoModelForCausalLM.from_config(config).train()
+    ids = torch.arange(20).unsqueeze(0)
+    assert not torch.equal(model(ids).logits, model(ids).logits)
+    without_dropout(model)
+    assert torch.equal(model(ids).logits, model(ids).logits)
+    assert model.config.attention_dropout == 0.5  # what is saved stays as it was

@@ -24,6 +24,9 @@ from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, writ
 NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Written after the weights, so a checkpoint that has them, and the random streams of each process, is complete."""
 
+BEST, MEASURED = "best", "measured.json"
+"""The folder of a run's best model, and the file in it with the measurement that it is the best of."""
+
 LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
 
 HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "grpo.logging_steps",
@@ -52,6 +55,8 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
         raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
     for file in LOGS:
         run.cut_back(file, done)
+    if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
+        shutil.rmtree(run.path / BEST)  # of steps that are about to be done again
     run.event("resumed", done, damaged=said, mended_rewards=mended)
     return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
 

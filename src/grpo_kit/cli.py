@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from grpo_kit import __version__
-from grpo_kit.cli_measure import compare, evaluate, preflight
+from grpo_kit.cli_measure import compare, evaluate, interruptible, preflight
 from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
 from grpo_kit.processes import is_main, leave, together
@@ -46,6 +46,7 @@ RunName = Annotated[str, typer.Argument(help="A run's directory, or a recipe's n
 
 
 @app.command()
+@interruptible
 def run(
     recipe: RecipePath,
     overrides: Overrides = None,
@@ -58,16 +59,13 @@ def run(
 
     Checks the recipe, measures on held-out rows, trains, and measures again.
     """
-    try:
-        prepared = _prepare(recipe, overrides)
-        from grpo_kit.memory import give_memory_back
-        from grpo_kit.train import train
+    prepared = _prepare(recipe, overrides)
+    from grpo_kit.memory import give_memory_back
+    from grpo_kit.train import train
 
-        give_memory_back()
-        summary = train(prepared, resume=resume, anyway=anyway)
-        leave()
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    give_memory_back()
+    summary = train(prepared, resume=resume, anyway=anyway)
+    leave()
     raise typer.Exit(exit_code(summary))
 
 
@@ -77,7 +75,7 @@ def check(
     overrides: Overrides = None,
     settings: Annotated[bool, typer.Option("--settings", help="Every trainer setting and where it is from.")] = False,
     gpu_memory: Annotated[
-        float | None, typer.Option("--gpu-memory", help="GB: predict for a bf16 card of this size.", min=1)
+        float | None, typer.Option("--gpu-memory", help="GB: predict for a bf16 card of this size.", min=1, max=10_000)
     ] = None,
 ) -> None:
     """Check a recipe as `run` does, and show the plan."""

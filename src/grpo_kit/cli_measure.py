@@ -1,7 +1,9 @@
 """`grpo-kit preflight`, `eval` and `compare`: what is measured before and after a run, and beside it."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +22,20 @@ Overrides = Annotated[
 RowCount = Annotated[int, typer.Option("--rows", help="Training prompts to sample.", min=1)]
 
 
+def interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C where nothing can be kept ends a command with exit code 130, and says nothing."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+@interruptible
 def preflight(
     recipe: Annotated[Path, typer.Argument(help="A recipe (.yaml), or the directory of a run.")],
     overrides: Overrides = None,
@@ -40,8 +56,8 @@ def preflight(
     from grpo_kit.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides or [])
-    if apply is not None and apply.exists():
-        raise RecipeError(f"{apply}: is there already; name a new file")
+    if apply is not None:
+        _writable(apply)
     from grpo_kit.prepare import prepare
 
     prepared = prepare(loaded)
@@ -53,14 +69,17 @@ def preflight(
     give_memory_back()
     console = Console()
     result = sample_untrained(prepared, console, rows=rows, samples=samples, held_out=held_out)
-    lines = preflight_lines(result)
+    *lines, verdict = preflight_lines(result)
+    for line in lines:
+        console.say(line)
     if apply is not None and result.decision.changes:
         from grpo_kit.recipe_patch import write_patched
 
         write_patched(recipe, overrides or [], result.decision.changes, apply)
-        lines.insert(-1, f"written      {apply}")
-    for line in lines:
-        console.say(line)
+        console.say(f"written      {apply}")
+    elif apply is not None:
+        console.say(f"not written  {apply}: there is nothing to change in the recipe")
+    console.say(verdict)
     raise typer.Exit(130 if result.interrupted else 1 if result.decision.verdict == "stop" else 0)
 
 
@@ -78,6 +97,7 @@ TemperatureOption = Annotated[
 ]
 
 
+@interruptible
 def evaluate(
     target: TargetName,
     overrides: Overrides = None,
@@ -116,6 +136,7 @@ def evaluate(
     raise typer.Exit(130 if measured[-1].interrupted else 0)
 
 
+@interruptible
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="As for eval; or a folder that eval wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The same.")],
@@ -161,6 +182,18 @@ def compare(
 
     for line in comparison_lines(compare_rows(*rows), a, b):
         console.say(line)
+
+
+def _writable(new: Path) -> None:
+    """Raises RecipeError where a new file cannot be put there: better now than after everything is sampled."""
+    if new.exists():
+        raise RecipeError(f"{new}: is there already; name a new file")
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        new.touch()
+        new.unlink()
+    except OSError as error:
+        raise RecipeError(f"{new}: cannot be written ({error.strerror}); name a file where you may write") from None
 
 
 def _one_process() -> None:

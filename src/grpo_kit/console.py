@@ -127,7 +127,8 @@ def plan_lines(prepared: "Prepared") -> list[str]:
         *([f"gold       {prepared.gold.describe()}"] if prepared.gold else []),
         f"plan       {plan.steps} steps ({plan.epochs:.2g} epochs) of {plan.prompts_per_step:g} prompts x "
         f"{args.num_generations} = {plan.completions_per_step} completions, up to {args.max_completion_length} tokens",
-        f"memory     {plan.memory.describe()}, of {plan.memory_gb:.3g} GB; disk up to {max(plan.disk_gb, 0.1):.1f} GB",
+        f"memory     {plan.memory.describe()}, of {plan.memory_gb:.3g} GB"
+        f"{' of a bfloat16 card' if plan.largest else ''}; disk up to {max(plan.disk_gb, 0.1):.1f} GB",
         *([f"fits       up to {plan.largest}"] if plan.largest else []),
         *(f"note       {note}" for note in prepared.notes),
     ]

@@ -7,8 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
+from transformers.generation.configuration_utils import GenerationMode
 
 from grpo_kit.logps import causal_model, distinct_prompts, why_not_shared
+
+PLAIN = (GenerationMode.SAMPLE, GenerationMode.GREEDY_SEARCH)
 
 
 @contextmanager
@@ -35,8 +38,9 @@ def can_decode(config: GenerationConfig | None) -> bool:
     """Whether rows may leave the batch: plain sampling with a cache that rows can be taken out of."""
     if config is None:
         return False
-    plain = (config.num_beams or 1) == 1 and not config.return_dict_in_generate and config.guidance_scale is None
-    return plain and config.cache_implementation in (None, "dynamic") and config.pad_token_id is not None
+    plain = config.get_generation_mode() in PLAIN and not config.return_dict_in_generate
+    without = config.guidance_scale is None and config.pad_token_id is not None
+    return plain and without and config.cache_implementation in (None, "dynamic")
 
 
 def decode_unfinished(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from grpo_kit.judged import LENIENT, JudgedRow
+from grpo_kit.judged import LENIENT, JudgedRow, goal_varies
 from grpo_kit.rewards import Reward
 from grpo_kit.scoring import total_reward
 from grpo_kit.stats import ROUNDING, accuracy_interval, all_alike, pass_at_k, useful_share
@@ -55,6 +55,7 @@ class Difficulty:
 
     prompts: int
     samples: int
+    group: int
     judged: int
     accuracy: float | None
     ci95: Interval | None
@@ -67,6 +68,7 @@ class Difficulty:
     truncated_share: float
     tokens: dict[str, float]
     duplicate_share: float
+    goal_varies: bool
     rewards: dict[str, float | None]
     unscored: dict[str, float]
 
@@ -85,6 +87,7 @@ def difficulty_of(rows: Sequence[JudgedRow], rewards: Sequence[Reward], goal: Re
     return Difficulty(
         prompts=len(rows),
         samples=samples,
+        group=group,
         judged=len(rates),
         accuracy=fmean(rates) if rates else None,
         ci95=accuracy_interval(rates, samples) if rates else None,
@@ -97,6 +100,7 @@ def difficulty_of(rows: Sequence[JudgedRow], rewards: Sequence[Reward], goal: Re
         truncated_share=fmean(cut for row in rows for cut in row.truncated),
         tokens={"mean": fmean(tokens), **{f"p{q}": percentile(tokens, q) for q in (50, 90, 95)}, "max": tokens[-1]},
         duplicate_share=fmean(1 - len(set(row.texts)) / len(row.texts) for row in rows),
+        goal_varies=goal_varies(rows, goal),
         rewards={label: fmean(column) if column else None for label, column in given.items()},
         unscored={label: 1 - len(given[label]) / len(column) for label, column in scores.items()},
     )

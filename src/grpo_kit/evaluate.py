@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_kit.inputs import Inputs
-from grpo_kit.judged import JudgedRow, Task, held_out_task, judge_rows
+from grpo_kit.judged import LENIENT, JudgedRow, Task, goal_varies, held_out_task, judge_rows
 from grpo_kit.processes import is_main
 from grpo_kit.scoring import LostScore, Scorer
 from grpo_kit.stats import Difference, accuracy_interval, paired_difference, rows_that_would_tell
@@ -18,7 +18,8 @@ class Evaluation:
 
     `pass_rates` is the share of right completions among those that the goal's reward judged, per prompt in row order;
     None for a prompt of which it judged none. `accuracy`, `ci95` and `n` are of the prompts that were judged;
-    `unscored` is the share of completions that each reward did not judge.
+    `unscored` is the share of completions that each reward did not judge; `goal_varies` whether the goal's reward tells
+    any two completions apart.
     """
 
     step: int
@@ -34,6 +35,7 @@ class Evaluation:
     unscored: dict[str, float]
     pass_rates: list[float | None]
     example: dict[str, Any]
+    goal_varies: bool = True
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` keeps of it."""
@@ -81,7 +83,7 @@ def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:
     rates = [rate for rate in pass_rates if rate is not None]
     means: dict[str, float | None] = {}
     unscored: dict[str, float] = {}
-    for label in judged[0].scores:
+    for label in [label for label in judged[0].scores if label != LENIENT]:
         scores = [score for row in judged for score in row.scores[label]]
         given = [score for score in scores if score is not None]
         means[label] = fmean(given) if given else None
@@ -105,14 +107,15 @@ def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:
             "completion": first.texts[0],
             "answer_read": goal.read_answer(first.texts[0]),
             "gold": data.rows[first.row].get("answer"),
-            "rewards": {label: scores[0] for label, scores in first.scores.items()},
+            "rewards": {label: scores[0] for label, scores in first.scores.items() if label != LENIENT},
         },
+        goal_varies=goal_varies(judged, goal),
     )
 
 
 def nothing_right(evaluation: Evaluation) -> bool:
     """Was no completion right, and none nearer to it than another as far as the goal's reward tells?"""
-    return evaluation.accuracy == 0 and not evaluation.rewards[evaluation.goal]
+    return evaluation.accuracy == 0 and not evaluation.goal_varies
 
 
 @dataclass(frozen=True)

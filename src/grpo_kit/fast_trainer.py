@@ -4,6 +4,7 @@ What GRPO does not need and TRL computes: rows whose advantage is 0 (every group
 each of its completions, the vocabulary at prompt positions, and padding.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -91,7 +92,8 @@ class FastTrainer(GRPOTrainer):
         inputs = super()._prepare_inputs(generation_batch)
         if not self._may_skip or self._buffered_inputs is before or self.loss_type in ORDER_MATTERS:
             return inputs
-        window = min(self.args.gradient_accumulation_steps, self.args.steps_per_generation)
+        # micro-batches of one optimizer step, however often a rollout begins in the middle of one
+        window = math.gcd(self.args.gradient_accumulation_steps, self.args.steps_per_generation)
         batches = self._buffered_inputs
         self._buffered_inputs = [
             batch for start in range(0, len(batches), window) for batch in sorted_rows(batches[start : start + window])
@@ -147,10 +149,12 @@ class FastTrainer(GRPOTrainer):
             padded = torch.nn.functional.pad(own, (0, logits_to_keep - length))
             logps = logps.to(own.dtype).index_copy(0, some, padded)
             if entropies is not None and entropy is not None:
-                entropies[some, :length] = entropy.detach().to(entropies.dtype)
+                entropy = entropy if self._entropy_bonus_enabled else entropy.detach()  # only a bonus has gradients
+                padded = torch.nn.functional.pad(entropy.to(entropies.dtype), (0, logits_to_keep - length))
+                entropies = entropies.index_copy(0, some, padded)
         if entropies is not None:  # those of rows that were left out: the mean of the others, which changes no mean
             mask = attention_mask[chosen, -logits_to_keep:].bool()
-            mean = entropies[chosen][mask].mean()
+            mean = entropies.detach()[chosen][mask].mean()
             entropies = entropies.masked_fill(entropies.isnan(), float(mean))
         return logps, entropies, None
 

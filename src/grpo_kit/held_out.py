@@ -1,6 +1,7 @@
 """Held-out measurements of a run: before, after and between, the best model kept, and a fall noticed."""
 
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, TrainerCallback
 
-from grpo_kit.checkpoint import StopRequest
+from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
 from grpo_kit.console import Console, evaluation_lines
 from grpo_kit.evaluate import Evaluation, difference_of, evaluate
 from grpo_kit.model import save_model
@@ -72,10 +73,19 @@ class HeldOut(TrainerCallback):
     def _keep(self, model: Any, evaluation: Evaluation) -> None:
         """Write the measurement, and the model where none was better; the first of equals is the best."""
         best = best_evaluation(self.run)
-        self.run.append("eval.jsonl", evaluation.record())
         better = best is not None and evaluation.accuracy is not None and evaluation.accuracy > best["accuracy"]
         if evaluation.step and better and self.prepared.recipe.eval_every:
-            save_for_use(self.prepared, model, self.run.path / "best")
+            self._keep_model(model, evaluation)
+        self.run.append("eval.jsonl", evaluation.record())
+
+    def _keep_model(self, model: Any, evaluation: Evaluation) -> None:
+        """All of it, or what was there before: it is written aside first."""
+        best, aside = self.run.path / BEST, self.run.path / f"{BEST}.tmp"
+        shutil.rmtree(aside, ignore_errors=True)
+        save_for_use(self.prepared, model, aside)
+        RunDir(aside).write(MEASURED, evaluation.summary() | {"step": evaluation.step})
+        shutil.rmtree(best, ignore_errors=True)
+        aside.rename(best)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         every = self.prepared.recipe.eval_every

@@ -1,6 +1,6 @@
 """Rows asked and judged: what an accuracy, a preflight and a comparison are counted from."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from grpo_kit.inputs import Inputs
 from grpo_kit.processes import count, gather, rank, together
 from grpo_kit.rewards import Completions, Reward, outside_training
 from grpo_kit.scoring import LostScore, Scorer
+from grpo_kit.stats import is_flat
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig
@@ -36,6 +37,11 @@ class Task:
     seed: int
     step: int = 0
     fast: bool = True
+
+
+def goal_varies(rows: "Sequence[JudgedRow]", goal: Reward) -> bool:
+    """Does the goal's reward tell any two completions apart, full marks or not?"""
+    return not is_flat([score for row in rows for score in row.scores[goal.label]])
 
 
 @dataclass(frozen=True)

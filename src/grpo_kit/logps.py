@@ -18,6 +18,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings in which only the distance of two positions counts, so that padding on the left can be cut off."""
 
+NORM_AFTER_ROPE = "hunyuan"
+"""Models that weigh queries and keys after their rotation, where the position itself counts."""
+
 
 @dataclass(frozen=True)
 class SharedPrompts:
@@ -76,7 +79,8 @@ def why_not_shared(config: Any) -> str | None:
     """Why the keys and values of a prompt cannot stand for those of each row that has it, or None."""
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = set(getattr(config, "layer_types", None) or ())
-    if rope.get("rope_type") in ROPE_TYPES and kinds <= {"full_attention"}:
+    normed_after = str(config.model_type).startswith(NORM_AFTER_ROPE)
+    if rope.get("rope_type") in ROPE_TYPES and kinds <= {"full_attention"} and not normed_after:
         return None
     return f"the attention of {config.model_type} is none that prompts can be shared in"
 

@@ -130,6 +130,14 @@ def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dic
     return model
 
 
+def without_dropout(model: "torch.nn.Module") -> None:
+    """Also that which is no module of its own but a number in an attention layer: TRL's `disable_dropout` misses it."""
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("dropout" in name or "drop" in name.split("_") or "layerdrop" in name):
+                setattr(module, name, 0.0)
+
+
 def load_trained(folder: str, base: str, dtype: "torch.dtype | str" = "auto") -> Any:
     """A trained model from a folder or the hub: all weights, or an adapter on its base model; as it is for sampling."""
     from transformers import AutoModelForCausalLM

@@ -16,12 +16,12 @@ from transformers import TrainerCallback
 
 from grpo_kit.console import Console
 from grpo_kit.data import Data
-from grpo_kit.difficulty import Difficulty, difficulty_of
+from grpo_kit.difficulty import Difficulty, difficulty_of, flat_groups
 from grpo_kit.errors import RunError
 from grpo_kit.generate import sampling_config
 from grpo_kit.judged import JudgedRow, Task, lenient
 from grpo_kit.prediction import FOLDER
-from grpo_kit.preflight_advice import CUT, Circumstances, Decision, decide
+from grpo_kit.preflight_advice import CUT, EASIEST, HARDEST, Circumstances, Decision, decide
 from grpo_kit.prepare import Prepared
 from grpo_kit.run_dir import RunDir, new_folder, resolved_recipe, write_recipe
 from grpo_kit.sampler import Sampler
@@ -36,11 +36,8 @@ ROWS = 100
 
 SAMPLES = 8
 
-LONGER = 4
-"""A second look at cut completions gives them so many times the tokens."""
-
-SECOND_LOOK = 25
-"""Prompts of the second look: it is as dear as the first at most."""
+LONGER, LOOKS = 4, (25, 6, 3)
+"""Where completions are cut, so many prompts are sampled again with so many times the tokens, and so on."""
 
 ENOUGH_S = 20.0
 """Steps are timed for so long, or until there are MOST_STEPS of them."""
@@ -86,7 +83,7 @@ def preflight(
     Raises RunError where the card's memory is too small.
     """
     group, length = prepared.plan.num_generations, prepared.plan.max_completion_length
-    samples = samples or max(SAMPLES, group)
+    samples = max(samples or SAMPLES, group)
     run = RunDir(new_folder(FOLDER, prepared.recipe.run_name))
     write_recipe(run, prepared)
     scorer = Scorer([*prepared.rewards, *lenient(prepared.goal)], prepared.recipe.on_reward_error == "skip")
@@ -100,8 +97,7 @@ def preflight(
         try:
             task = _task(prepared, _drawn(prepared, prepared.data, rows), samples, length)
             found = sampler.judge(task, "sampling", run)
-            second = _second_look(prepared, found, samples)
-            longer = sampler.judge(second, f"with {LONGER} times the tokens") if second else []
+            longer, limit = _longer_looks(prepared, sampler, found)
             unseen = _held_out(prepared, rows, samples) if held_out else None
             measured = sampler.judge(unseen, "held-out") if unseen else []
             if not sampler.interrupted:
@@ -112,8 +108,7 @@ def preflight(
     goal, rewards = prepared.goal, prepared.rewards
     difficulty = difficulty_of(found, rewards, goal, group)
     about = _circumstances(prepared, found, str(run.path / "rows.jsonl"))
-    if longer and second is not None:
-        limit = second.config.max_new_tokens or 0
+    if longer:
         about = replace(about, longer=difficulty_of(longer, rewards, goal, group), longer_limit=limit)
     result = Preflight(
         data=prepared.data.label,
@@ -130,14 +125,18 @@ def preflight(
 
 
 def _circumstances(prepared: Prepared, found: Sequence[JudgedRow], rate_file: str) -> Circumstances:
+    group, goal = prepared.plan.num_generations, prepared.goal
+    middling = [row for row in found if HARDEST <= (row.pass_rate(goal) or 0) <= EASIEST]
     return Circumstances(
-        group=prepared.plan.num_generations,
+        group=group,
         max_completion_length=prepared.plan.max_completion_length,
-        prompts_per_rollout=prepared.plan.completions_per_rollout // prepared.plan.num_generations,
+        prompts_per_rollout=prepared.plan.completions_per_rollout // group,
         temperature=prepared.args.temperature,
         rows=len(prepared.data.rows),
-        rates=[rate for row in found if (rate := row.pass_rate(prepared.goal)) is not None],
+        rates=[rate for row in found if (rate := row.pass_rate(goal)) is not None],
         rate_file=rate_file,
+        kept_flat=flat_groups(middling, prepared.rewards, goal, group).share if middling else None,
+        masked=prepared.args.mask_truncated_completions,
     )
 
 
@@ -171,16 +170,22 @@ def _held_out(prepared: Prepared, rows: int, samples: int) -> Task | None:
     return _task(prepared, _drawn(prepared, prepared.eval_data, rows), samples, length)
 
 
-def _second_look(prepared: Prepared, found: Sequence[JudgedRow], samples: int) -> Task | None:
-    """Some of the prompts with more tokens, where too many completions were cut: how many would be enough?"""
-    if not found or fmean(cut for row in found for cut in row.truncated) <= CUT:
-        return None
-    limit = prepared.plan.max_completion_length
-    positions = prepared.size.max_positions
-    room = LONGER * limit if positions is None else min(LONGER * limit, positions - prepared.plan.prompt_tokens_max)
-    if room <= limit:
-        return None
-    return _task(prepared, _drawn(prepared, prepared.data, SECOND_LOOK), samples, room)
+def _longer_looks(prepared: Prepared, sampler: Sampler, found: Sequence[JudgedRow]) -> tuple[list[JudgedRow], int]:
+    """Some prompts with ever more tokens, while too many completions are cut: the last look at them, and its limit.
+
+    Each look has fewer prompts, so that it is about as dear as the first.
+    """
+    samples = len(found[0].texts)
+    positions = prepared.size.max_positions or 2**62
+    length, room = prepared.plan.max_completion_length, positions - prepared.plan.prompt_tokens_max
+    longer: list[JudgedRow] = []
+    for prompts in LOOKS:
+        if length >= room or fmean(cut for row in longer or found for cut in row.truncated) <= CUT:
+            break
+        length = min(LONGER * length, room)
+        task = _task(prepared, _drawn(prepared, prepared.data, prompts), samples, length)
+        longer = sampler.judge(task, f"up to {length} tokens") or longer
+    return longer, length
 
 
 def _idle(prepared: Prepared) -> Prepared:

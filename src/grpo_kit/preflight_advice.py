@@ -19,6 +19,9 @@ FLAT = 0.6
 USELESS = 0.95
 """Share of flat groups above which a step is too seldom worth its time."""
 
+ENOUGH = 20
+"""Fewer prompts than this are said to be few."""
+
 COLD = 0.5
 """Share of completions that repeat another of their group above which sampling is too cold."""
 
@@ -49,8 +52,10 @@ class Decision:
 class Circumstances:
     """What the measurement does not say itself.
 
-    `rates` are the measured pass rates, one per prompt, `rows` the training rows there are; `longer` is what a part of
-    the prompts came to with `longer_limit` tokens each, where the recipe's budget cut too many.
+    `rates` are the measured pass rates, one per prompt, `rows` the training rows there are; `kept_flat` is the share of
+    flat groups among prompts of middling difficulty, None where there are none; `masked`: cut completions are left out
+    of the loss; `longer` is what a part of the prompts came to with `longer_limit` tokens each, where the recipe's
+    budget cut too many.
     """
 
     group: int
@@ -60,6 +65,8 @@ class Circumstances:
     rows: int
     rates: list[float]
     rate_file: str
+    kept_flat: float | None = None
+    masked: bool = False
     longer: Difficulty | None = None
     longer_limit: int = 0
 
@@ -68,54 +75,68 @@ def decide(found: Difficulty, about: Circumstances) -> Decision:
     """The verdict on a recipe whose untrained model came to these numbers."""
     if found.accuracy is None:
         return Decision("stop", ["no completion could be judged; test the rewards with grpo-kit rewards test"], [])
-    changes = [*_longer(found, about), *_warmer(found, about)]
-    lengthened = any(change.key == "grpo.max_completion_length" for change in changes)
-    seen = about.longer if lengthened and about.longer is not None else found
-    reasons = [change.reason for change in changes] or list(_never_stops(found, about))
-    if not seen.accuracy:
+    longer, warmer = _longer(found, about), _warmer(found, about)
+    changes = [*longer, *warmer]
+    reasons = [change.reason for change in changes]
+    seen = about.longer if longer and about.longer is not None else found
+    too_short = found.truncated_share > CUT and not longer
+    if too_short:
+        reasons.append(_never_stops(found, about))
+        if about.masked and found.truncated_share > USELESS:
+            return Decision("stop", [*reasons, "and grpo.mask_truncated_completions leaves those out"], [])
+    accuracy = seen.accuracy or 0.0
+    if not accuracy and not seen.goal_varies and not warmer:
         return Decision("stop", [_nothing_right(seen), *_why_wrong(seen), *reasons], [])
-    fits = HARDEST <= seen.accuracy <= EASIEST
-    if (not fits or seen.flat.share > FLAT) and not lengthened:
-        chosen, reason = _by_pass_rate(seen, about)
-        reasons.append(reason)
-        if chosen is None and (not fits or seen.flat.share > USELESS):
-            return Decision("stop", reasons, [])
-        if chosen == [] and not changes:
-            return Decision("adjust", reasons, [])  # what to do is to measure more
-        changes += chosen or []
-    return Decision("adjust" if changes else "go", reasons, changes)
+    if not accuracy and seen.goal_varies:
+        reasons.append(_graded(seen))
+        if seen.flat.share > USELESS:
+            return Decision("stop", [*reasons, f"{seen.flat.share:.0%} of groups are flat"], [])
+    elif not changes and not too_short and not (HARDEST <= accuracy <= EASIEST and seen.flat.share <= FLAT):
+        return _by_pass_rate(seen, about)
+    return Decision("adjust" if changes or too_short else "go", [*reasons, *_few(found)], changes)
 
 
-def _longer(found: Difficulty, about: Circumstances) -> Iterator[Change]:
-    """A token budget that cuts 5 % of the completions, where the present one cuts too many."""
+def _longer(found: Difficulty, about: Circumstances) -> list[Change]:
+    """A token budget that cuts 5 % of the completions, or as few as the longest look did, where too many are cut."""
     longer = about.longer
-    if found.truncated_share > CUT and longer is not None and longer.truncated_share < found.truncated_share / 2:
-        enough = min(math.ceil(longer.tokens["p95"] / 8) * 8, about.longer_limit)
-        yield Change(
-            "grpo.max_completion_length",
-            enough,
-            f"{found.truncated_share:.0%} of completions are cut at {about.max_completion_length} tokens; "
-            f"{enough} would cut about 5%",
-        )
+    if longer is None or longer.truncated_share > found.truncated_share - CUT:
+        return []
+    enough = min(math.ceil(longer.tokens["p95"] / 8) * 8, about.longer_limit)
+    still = max(longer.truncated_share, 0.05)
+    reason = (
+        f"{found.truncated_share:.0%} of completions are cut at {about.max_completion_length} tokens; "
+        f"{enough} would cut about {still:.0%}"
+    )
+    return [Change("grpo.max_completion_length", enough, reason)]
 
 
-def _never_stops(found: Difficulty, about: Circumstances) -> Iterator[str]:
-    if found.truncated_share > CUT:
-        still = "" if about.longer is None else f", and {about.longer.truncated_share:.0%} at {about.longer_limit}"
-        yield (
-            f"{found.truncated_share:.0%} of completions are cut at {about.max_completion_length} tokens{still}: "
-            "the model seldom stops by itself; ask for a short answer, or take an instruct model"
-        )
+def _never_stops(found: Difficulty, about: Circumstances) -> str:
+    still = "" if about.longer is None else f", and {about.longer.truncated_share:.0%} at {about.longer_limit}"
+    return (
+        f"{found.truncated_share:.0%} of completions are cut at {about.max_completion_length} tokens{still}: "
+        "the model seldom stops by itself; ask for a short answer, or take an instruct model"
+    )
 
 
-def _warmer(found: Difficulty, about: Circumstances) -> Iterator[Change]:
-    if found.duplicate_share > COLD and about.temperature < 1:
-        yield Change(
-            "grpo.temperature",
-            1.0,
-            f"{found.duplicate_share:.0%} of completions repeat another of their group at temperature "
-            f"{about.temperature:g}",
-        )
+def _graded(found: Difficulty) -> str:
+    return (
+        f"the goal's reward varies, but gave full marks to none of {found.prompts} prompts x {found.samples}: accuracy "
+        "will read 0 until it does (FULL_MARKS in its file)"
+    )
+
+
+def _few(found: Difficulty) -> list[str]:
+    if found.prompts >= ENOUGH:
+        return []
+    return [f"only {found.prompts} prompts were sampled, so all this is rough: give more --rows"]
+
+
+def _warmer(found: Difficulty, about: Circumstances) -> list[Change]:
+    """What is measured with a cold sampler says little of a warm one, so nothing else is changed with it."""
+    if found.duplicate_share <= COLD or about.temperature >= 1:
+        return []
+    share = f"{found.duplicate_share:.0%} of completions repeat another of their group"
+    return [Change("grpo.temperature", 1.0, f"{share} at temperature {about.temperature:g}")]
 
 
 def _nothing_right(found: Difficulty) -> str:
@@ -137,28 +158,33 @@ def _why_wrong(found: Difficulty) -> Iterator[str]:
         yield "other data or another model is needed"
 
 
-def _by_pass_rate(found: Difficulty, about: Circumstances) -> tuple[list[Change] | None, str]:
-    """Keep the prompts that the model solves sometimes; and what is the matter.
-
-    None where there are not enough of them; no changes where more have to be measured first.
-    """
+def _by_pass_rate(found: Difficulty, about: Circumstances) -> Decision:
+    """Keep the prompts that the model solves sometimes, where there are enough of them and their groups vary."""
     within = sum(HARDEST <= rate <= EASIEST for rate in about.rates)
-    share = within / len(about.rates)
+    share, fits = within / len(about.rates), HARDEST <= (found.accuracy or 0) <= EASIEST
     matter = f"{found.flat.share:.0%} of groups are flat"
-    if not HARDEST <= (found.accuracy or 0) <= EASIEST:
-        easy = (found.accuracy or 0) > EASIEST
-        matter = f"the model is right {found.accuracy:.0%} of the time: too {'easy' if easy else 'hard'} to learn from"
+    if not fits:
+        how = "easy" if (found.accuracy or 0) > EASIEST else "hard"
+        matter = f"the model is right {found.accuracy:.0%} of the time: too {how} to learn from"
+    hopeless = "go" if fits and found.flat.share <= USELESS else "stop"
+    if about.kept_flat is not None and about.kept_flat > FLAT:
+        too = f"{about.kept_flat:.0%} of those of middling difficulty too"
+        why = f"{matter}, and {too}: are the rewards constant, or do they cancel each other?"
+        return Decision(hopeless, [why, *_few(found)], [])
     if within * about.rows < about.prompts_per_rollout * len(about.rates) or share < 1 - USELESS:
-        return None, (
+        why = (
             f"{matter}, and only {within} of {len(about.rates)} prompts have a pass rate within {HARDEST:g} to "
             f"{EASIEST:g}: other data or another model is needed"
         )
+        return Decision(hopeless, [why, *_few(found)], [])
     if within < about.prompts_per_rollout:
         wanted = min(math.ceil(2 * about.prompts_per_rollout / share), about.rows)
-        return [], f"{matter}; measure more prompts, --rows {wanted}, to have enough of middling difficulty to keep"
+        more = f"{matter}; measure more prompts, --rows {wanted}, to have enough of middling difficulty to keep"
+        return Decision("adjust", [more], [])
     measured = len(about.rates)
     left = f" of the {measured} measured; {about.rows - measured} more are not" if measured < about.rows else ""
-    return [
+    changes = [
         Change("dataset.pass_rate", [HARDEST, EASIEST], matter),
         Change("dataset.pass_rate_file", about.rate_file, f"it keeps {within} prompts{left}"),
-    ], matter
+    ]
+    return Decision("adjust", [matter, *_few(found)], changes)

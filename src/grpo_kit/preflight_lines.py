@@ -52,7 +52,7 @@ def difficulty_lines(title: str, found: Difficulty) -> list[str]:
         f"{flat.all_truncated:.2f}, no answer read {flat.all_unreadable:.2f}, other {flat.other:.2f})",
     ]
     lines += [
-        *(groups if found.samples > 1 else []),
+        *(groups if found.samples >= found.group else []),
         f"completions  {found.truncated_share:.0%} truncated, {1 - found.truncated_share:.0%} stop by themselves; "
         f"{found.duplicate_share:.0%} repeat another of their prompt",
         "tokens       " + ", ".join(f"{name} {value:.0f}" for name, value in found.tokens.items()),

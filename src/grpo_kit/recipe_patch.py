@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from grpo_kit.errors import RecipeError
 from grpo_kit.preflight_advice import Change
 from grpo_kit.recipe import load_recipe
 from grpo_kit.recipe_file import override, parse_yaml
@@ -20,7 +19,7 @@ PATHS = (("model",), ("dataset", "path"), ("dataset", "pass_rate_file"), ("eval_
 def write_patched(source: Path, overrides: Iterable[str], changes: Iterable[Change], target: Path) -> None:
     """Write the recipe `source` with its overrides and the changes to `target`, with each reason in its head.
 
-    Local files are named by absolute path, so that it means the same from wherever it is. Raises RecipeError.
+    Local files are named by absolute path, so that it means the same from wherever it is.
     """
     recipe = load_recipe(source, overrides)
     tree, lines = parse_yaml(recipe.source)
@@ -35,11 +34,7 @@ def write_patched(source: Path, overrides: Iterable[str], changes: Iterable[Chan
             tree["rewards"][label] = {**own, "file": str(path)}
     head = [f"# {source}, with what a preflight changed:", *(f"#   {c.override()}: {c.reason}" for c in changes)]
     text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("\n".join([*head, text]), encoding="utf-8")
-    except OSError as error:
-        raise RecipeError(f"{target}: cannot be written ({error.strerror}); name a file where you may write") from None
+    target.write_text("\n".join([*head, text]), encoding="utf-8")
 
 
 def _make_absolute(tree: dict[str, Any], folder: Path) -> None:

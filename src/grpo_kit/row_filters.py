@@ -6,9 +6,11 @@ import json
 from array import array
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from grpo_kit.chat import Chat, token_count
 from grpo_kit.data import Data
+from grpo_kit.jsonl import for_each_line
 from grpo_kit.recipe import Recipe
 from grpo_kit.sources import Row, find_file
 
@@ -60,17 +62,18 @@ def prompt_hash(row: Row) -> str:
 
 def _pass_rates(recipe: Recipe, key: str, path: Path) -> dict[str, float]:
     """The pass rate of each prompt in a file of a preflight, by its hash; prompts that were not judged have none."""
-    rates = {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-                if record["pass_rate"] is not None:
-                    rates[str(record["prompt_sha256"])] = float(record["pass_rate"])
-            except (ValueError, TypeError, KeyError):
-                raise recipe.error(
-                    key, f"{path}, line {number} has no prompt_sha256 and pass_rate; name the rows.jsonl of a preflight"
-                ) from None
+    rates: dict[str, float] = {}
+
+    def add(record: Any) -> None:
+        if record["pass_rate"] is not None:
+            rates[str(record["prompt_sha256"])] = float(record["pass_rate"])
+
+    try:
+        for_each_line(path, add)
+    except ValueError as error:
+        raise recipe.error(
+            key, f"{path}, {error} has no prompt_sha256 and pass_rate; name the rows.jsonl of a preflight"
+        ) from None
     return rates
 
 

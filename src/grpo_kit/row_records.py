@@ -1,12 +1,12 @@
 """Judged rows as files: `rows.jsonl`, a line for each prompt, and `samples.jsonl`, a line for each completion."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from grpo_kit.errors import RecipeError
+from grpo_kit.jsonl import for_each_line
 from grpo_kit.judged import LENIENT, JudgedRow, Task
 from grpo_kit.row_filters import prompt_hash
 
@@ -75,14 +75,17 @@ def read_rows(file: Path) -> dict[str, RowResult]:
 
     Raises RecipeError for another file.
     """
-    found = []
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-                if record["pass_rate"] is not None:
-                    columns = [list(record[name]) for name in ("right", "leniently", "truncated", "tokens")]
-                    found.append((int(record["row"]), str(record["prompt_sha256"]), RowResult(*columns)))
-            except (ValueError, TypeError, KeyError):
-                raise RecipeError(f"{file}, line {number}: is no line of a rows.jsonl that eval wrote") from None
+    found: list[tuple[int, str, RowResult]] = []
+
+    def add(record: Any) -> None:
+        if record["pass_rate"] is not None:
+            columns = [list(record[name]) for name in ("right", "leniently", "truncated", "tokens")]
+            if not columns[0] or any(len(column) != len(columns[0]) for column in columns):
+                raise ValueError
+            found.append((int(record["row"]), str(record["prompt_sha256"]), RowResult(*columns)))
+
+    try:
+        for_each_line(file, add)
+    except ValueError as error:
+        raise RecipeError(f"{file}, {error}: is no line of a rows.jsonl that eval wrote") from None
     return {key: result for _, key, result in sorted(found, key=lambda one: one[0])}

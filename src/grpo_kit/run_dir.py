@@ -77,8 +77,11 @@ class RunDir:
                     yield record
 
     def cut_back(self, file: str, step: int) -> None:
-        """Keep the records up to and including `step`: what came later is about to be done again."""
-        kept = [record for record in self.lines(file) if record.get("step", 0) <= step]
+        """Keep the records up to and including `step`: what came later is about to be done again.
+
+        What was measured of the run from outside, with a `target`, stays.
+        """
+        kept = [record for record in self.lines(file) if record.get("step", 0) <= step or "target" in record]
         if (self.path / file).is_file():
             self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from grpo_kit.checkpoint import StopRequest
+from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
 from grpo_kit.diagnose import Finding, diagnose, flat_in_update
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
-from grpo_kit.held_out import best_evaluation
 from grpo_kit.prediction import score_prediction
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import facts_of
 from grpo_kit.run_dir import RunDir
+from grpo_kit.stats import ROUNDING
 
 
 def summarise(
@@ -68,8 +68,8 @@ def summarise(
 
 def best_of(run: RunDir) -> dict[str, Any] | None:
     """The measurement after which `best/` was written."""
-    best = best_evaluation(run)
-    return {key: best[key] for key in ("step", "accuracy", "ci95")} if best and best["step"] else None
+    best = RunDir(run.path / BEST).read(MEASURED)
+    return {key: best[key] for key in ("step", "accuracy", "ci95")} if best else None
 
 
 def gain_record(verdict: Verdict) -> dict[str, Any] | None:
@@ -91,6 +91,8 @@ def why_nothing_moved(
         return "no weight moved: the learning rate was 0 (grpo.learning_rate=0)"
     if metrics and not any(m.get("reward") is not None for m in metrics):
         return "no weight moved: no reward judged any completion (all returned None)"
+    if prepared.args.mask_truncated_completions and (mean_of(metrics, "kit/truncated_share") or 0) > 1 - ROUNDING:
+        return "no weight moved: every completion was cut, and grpo.mask_truncated_completions leaves those out"
     no_gradient = next((finding for finding in found if finding.name == "no gradient"), None)
     if no_gradient is not None and no_gradient.since == metrics[0]["step"]:
         return f"nothing could be learned: {no_gradient.evidence} in every step, {no_gradient.cause}"

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.checkpoint import damaged_weights, newest_checkpoint, step_of
+from grpo_kit.checkpoint import BEST, MEASURED, damaged_weights, newest_checkpoint, step_of
 from grpo_kit.errors import RecipeError, first_line
-from grpo_kit.held_out import best_evaluation
 from grpo_kit.inputs import Inputs
 from grpo_kit.model import HUB_ID, is_adapter, load_model, load_trained
 from grpo_kit.recipe import Recipe, load_recipe, recipe_of
@@ -37,7 +36,7 @@ def find_target(text: str) -> Target:
 
     Raises RecipeError.
     """
-    folder = Path(text)
+    folder, text = Path(text), text.rstrip("/")
     if text == BASE:
         return Target(BASE, None)
     if is_file(folder / "recipe.yaml"):
@@ -46,9 +45,9 @@ def find_target(text: str) -> Target:
         return _of_folder(folder)
     if runs_called(Path(text).stem if text.endswith((".yaml", ".yml")) else text):
         return _of_run(find_run(text))
-    if not HUB_ID.fullmatch(text):
+    if "/" not in text or not HUB_ID.fullmatch(text):
         have = ", ".join(sorted(path.name for path in RUNS.glob("*"))) or "none"
-        raise RecipeError(f"{text}: no run, folder or hub id (runs here: {have})")
+        raise RecipeError(f"{text}: no run, folder or hub id OWNER/NAME (runs here: {have})")
     return Target(text, text)
 
 
@@ -87,8 +86,8 @@ def _step(folder: Path, run: RunDir) -> int:
     numbered = re.fullmatch(r"checkpoint-(\d+)", folder.name)
     if numbered:
         return int(numbered[1])
-    if folder.name == "best":
-        return int((best_evaluation(run) or {}).get("step", 0))
+    if folder.name == BEST:
+        return int((RunDir(folder).read(MEASURED) or {}).get("step", 0))
     return int((run.read("summary.json") or {}).get("steps", 0))
 
 

@@ -18,7 +18,7 @@ from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.errors import RewardError, RunError
 from grpo_kit.evaluate import Evaluation, nothing_right
 from grpo_kit.held_out import HeldOut, save_for_use
-from grpo_kit.model import load_model, weights_fingerprint
+from grpo_kit.model import load_model, weights_fingerprint, without_dropout
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import is_main, on_main, together
 from grpo_kit.record import Recorder
@@ -94,6 +94,8 @@ def build_trainer(
     init_kwargs = prepared.settings.from_recipe.get("model_init_kwargs") or {}
     with together():
         model = load_model(prepared.recipe, prepared.model_path, prepared.device, init_kwargs)
+    if prepared.args.disable_dropout:
+        without_dropout(model)
     args = copy.copy(prepared.args)
     args.output_dir, args.model_init_kwargs = str(run.checkpoints), None
     resampling = prepared.recipe.dynamic_sampling

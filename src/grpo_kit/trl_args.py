@@ -210,6 +210,7 @@ def _try_parts(recipe: Recipe, args: "GRPOConfig") -> None:
     """Make what the trainer will make of the settings, to see a wrong name or a missing package before weights load."""
     import torch
     from transformers import GenerationConfig, Trainer, get_scheduler
+    from transformers.generation.configuration_utils import GenerationMode
     from transformers.integrations import get_reporting_integration_callbacks
 
     of_schedule: Any = args.lr_scheduler_kwargs
@@ -233,6 +234,12 @@ def _try_parts(recipe: Recipe, args: "GRPOConfig") -> None:
     unknown = of_sampler.keys() - GenerationConfig().to_dict().keys()
     if unknown:
         raise recipe.error("grpo.generation_kwargs", f"transformers.GenerationConfig has no {', '.join(unknown)}")
+    try:
+        mode = GenerationConfig(do_sample=True, **of_sampler).get_generation_mode()
+    except Exception as error:  # of whatever type: values that it refuses
+        raise recipe.error("grpo.generation_kwargs", first_line(error)) from None
+    if mode != GenerationMode.SAMPLE:
+        raise recipe.error("grpo.generation_kwargs", f"asks for {mode.value}, but GRPO needs plain sampling")
 
 
 def _check_batch(recipe: Recipe, values: dict[str, Any]) -> None:

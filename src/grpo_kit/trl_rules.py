@@ -39,7 +39,8 @@ REASONS: dict[str, str] = {
 PACKAGES: dict[str, str] = {"use_liger_kernel": "liger_kernel"}
 """Settings that need a package which grpo-kit does not bring. vLLM has its own rules (`vllm_rules.py`)."""
 
-SAMPLING = ("do_sample", "num_return_sequences", "num_beams", "eos_token_id", "pad_token_id", "bos_token_id")
+SAMPLING = ("do_sample", "num_return_sequences", "num_beams", "eos_token_id", "pad_token_id", "bos_token_id",
+            "stop_strings", "disable_compile", "return_dict_in_generate", "max_length", "max_time")  # fmt: skip
 """generation_kwargs that would break what GRPO needs of the sampler."""
 
 RENAMED: dict[str, str] = {
