@@ -89,7 +89,9 @@ def test_it_foretells_the_first_steps_of_a_run_and_the_summary_says_how_well():
     run("r.yaml", "grpo.max_steps=20", "grpo.learning_rate=0", "seed=3")
     scored = summary("r")["preflight"]
     for share in ("flat_group_share", "truncated_share"):
-        assert abs(scored[share]["predicted"] - scored[share]["actual"]) < 0.1
+        steps = [record[f"kit/{share}"] for record in lines("r", "metrics.jsonl")]
+        assert abs(scored[share]["predicted"] - sum(steps) / 20) < 0.1
+        assert scored[share]["actual"] == pytest.approx(sum(steps[:3]) / 3)
     assert scored["seconds_per_step"]["predicted"] > 0
 
 

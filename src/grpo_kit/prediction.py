@@ -19,8 +19,8 @@ SAME_GRPO = (
 )  # fmt: skip
 """Keys that decide what the first steps meet and take: where one is another, a preflight foretells nothing."""
 
-FIRST = 20
-"""Steps that a prediction from the untrained model can be held to."""
+FIRST = 3
+"""Steps that a prediction from the untrained model can be held to: soon it is not untrained any more."""
 
 
 def matching_preflight(prepared: Prepared) -> dict[str, Any] | None:
