@@ -113,6 +113,26 @@ def samples(
 
 
 @app.command()
+def doctor(
+    run: Annotated[str, typer.Argument(help="A run, or a trainer_state.json of plain TRL.")],
+    fail_on: Annotated[
+        list[str] | None, typer.Option("--fail-on", help="Exit code 1 where this is found; repeatable.")
+    ] = None,
+) -> None:
+    """What is wrong with a run, why, and what to change."""
+    from grpo_kit.doctor import examination_lines, examine
+    from grpo_kit.symptoms import NAMES
+
+    unknown = [name for name in fail_on or [] if name not in NAMES]
+    if unknown:
+        raise RecipeError(f"--fail-on {unknown[0]!r}: no such finding; there are {', '.join(NAMES)}")
+    history, found = examine(run)
+    for line in examination_lines(history, found):
+        typer.echo(line)
+    raise typer.Exit(1 if {finding.name for finding in found} & set(fail_on or []) else 0)
+
+
+@app.command()
 def ask(
     run: RunName,
     question: Annotated[str, typer.Argument(help="Fills the recipe's prompt template.")],

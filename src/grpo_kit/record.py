@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from grpo_kit.console import LOSS_NOTE, Console, example_lines, step_line
-from grpo_kit.diagnose import Facts, diagnose
+from grpo_kit.diagnose import diagnose
 from grpo_kit.errors import RewardError, RunError, shorten
+from grpo_kit.findings import Facts
 from grpo_kit.metrics import SECONDS, rollout_metrics
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main
@@ -128,8 +129,14 @@ class Recorder(TrainerCallback):
 
 def facts_of(prepared: Prepared) -> Facts:
     """What the diagnosis needs to know of a run besides its metrics."""
-    counted = {reward.label: reward.full_marks for reward in prepared.rewards if reward.weight}
-    return Facts(prepared.plan.max_completion_length, counted)
+    counted = [reward for reward in prepared.rewards if reward.weight]
+    return Facts(
+        prepared.plan.max_completion_length,
+        {reward.label: reward.full_marks for reward in counted},
+        prepared.goal.label,
+        {reward.label: reward.weight for reward in counted},
+        prepared.args.loss_type,
+    )
 
 
 def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
