@@ -56,7 +56,10 @@ def test_another_goal_does_not_borrow_the_name_of_the_accuracy_reward():
         "status": "done",
         "reason": None,
         "verdict": "learned",
+        "steps": 50,
+        "best": {"step": 40, "accuracy": 0.7, "ci95": (0.5, 0.9)},
     }
+    assert "best         0.700 after step 40, kept in runs/x/best" in closing_lines(summary, "format", Path("runs/x"))
     assert closing_lines(summary, "format", Path("runs/x"))[:3] == [
         "right (format) 0.200 -> 0.600",
         "accuracy     0.900 -> 0.800",

@@ -427,6 +427,7 @@ def test_the_limit_is_a_seeded_draw():
     assert first == drawn("dataset.limit=20")
     assert first != drawn("dataset.limit=20", "seed=1")
     assert first != sorted(first, key=every.index)  # shuffled too
+    assert first[:8] == drawn("dataset.limit=8")  # what a smaller limit draws, a larger one draws too
     assert sorted(drawn("dataset.limit=500")) == sorted(every)
 
 

@@ -67,7 +67,7 @@ def test_every_checkpoint_has_a_line_and_the_best_is_named(capsys):
     own = {record["step"]: record for record in evaluations() if "target" not in record}
     table = [line.split() for line in said if line.strip()[:1].isdigit()]
     assert [int(line[0]) for line in table] == [2, 4]
-    assert [float(line[1]) for line in table] == [pytest.approx(own[step]["accuracy"], abs=5e-4) for step in (2, 4)]
+    assert [float(line[1]) for line in table] == [pytest.approx(own[step]["accuracy"], abs=6e-4) for step in (2, 4)]
     best = max((2, 4), key=lambda step: own[step]["accuracy"])
     assert f"best         step {best}: runs/sums/checkpoints/checkpoint-{best}" in "\n".join(said)
 
@@ -177,6 +177,13 @@ def test_a_line_that_a_crash_cut_off_is_passed_over_and_a_wrong_one_is_not(capsy
     assert "line 25: is no line of a rows.jsonl" in capsys.readouterr().err
 
 
+def test_different_goals_are_not_compared(capsys):
+    command("eval", "sums")
+    command("eval", "sums", "goal=format")
+    assert command("compare", "runs/sums/evals/final", "runs/sums/evals/final-2") == 2
+    assert "A was judged by accuracy and B by format" in capsys.readouterr().err
+
+
 def test_what_was_measured_from_outside_stays_when_a_run_goes_on():
     command("eval", "sums")
     [record] = [record for record in evaluations() if "target" in record]
@@ -185,14 +192,14 @@ def test_what_was_measured_from_outside_stays_when_a_run_goes_on():
 
 
 def test_a_best_model_of_steps_that_are_done_again_goes():
-    run("sums.yaml", "name=b", "eval_every=1", "grpo.max_steps=4", "eval_dataset.limit=64", "grpo.learning_rate=1e-3")
+    run("sums.yaml", "name=b", "eval_every=1", "grpo.max_steps=4", "eval_dataset.limit=64", "grpo.learning_rate=1e-5")
     best = Path("runs/b/best")
     best.mkdir(exist_ok=True)
     (best / "measured.json").write_text('{"step": 3, "accuracy": 0.5, "ci95": [0, 1]}')
     shutil.rmtree("runs/b/checkpoints/checkpoint-4")
     Path("runs/b/summary.json").unlink()
     with pytest.raises(SystemExit):
-        main(["run", "sums.yaml", "name=b", "grpo.max_steps=2", "eval_dataset.limit=64", "grpo.learning_rate=1e-3",
+        main(["run", "sums.yaml", "name=b", "grpo.max_steps=2", "eval_dataset.limit=64", "grpo.learning_rate=1e-5",
               "eval_every=100", "--resume"])  # fmt: skip
     assert not best.exists()
     assert summary("b")["best"] is None

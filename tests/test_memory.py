@@ -216,7 +216,7 @@ def test_a_run_that_does_not_fit_is_told_what_does(cli):
 
 def test_a_card_is_asked_about_by_its_size(cli):
     out = cli.passes("--gpu-memory", "24")
-    assert ", of 24 GB; disk" in out
+    assert ", of 24 GB of a bfloat16 card; disk" in out
     assert "\nfits       up to grpo.per_device_train_batch_size=8 grpo.gradient_accumulation_steps=1: " in out
     assert "fits" not in cli.passes()
 
@@ -227,7 +227,7 @@ def test_where_the_error_decides_there_is_a_note():
     assert near_limit(memory, a_card(25.4)) is None
 
 
-@pytest.mark.parametrize("size", ["0", "-24", "many"])
+@pytest.mark.parametrize("size", ["0", "-24", "many", "inf"])
 def test_a_size_that_no_card_has_is_refused(cli, size):
     code, out, err = cli.check("--gpu-memory", size)
     assert (code, out) == (2, "")

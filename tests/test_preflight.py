@@ -1,6 +1,7 @@
 """`grpo-kit preflight` on the built-in model: what it foretells, what it would change, and what it keeps."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -136,9 +137,9 @@ def test_run_refuses_where_nothing_was_right_unless_anyway(capsys):
     write_rows("never.jsonl", [{"question": f"What is {at}+1?", "answer": str(10**9 + at)} for at in range(30)])
     held_out = f"eval_dataset={{path: {DATA}/sums_test.jsonl, limit: 4}}"
     never = ("dataset.path=never.jsonl", "eval_dataset={path: never2.jsonl}", "grpo.max_steps=1")
-    write_rows("never2.jsonl", [{"question": f"What is {at}+2?", "answer": str(10**9 + at)} for at in range(4)])
+    write_rows("never2.jsonl", [{"question": f"What is {at}+2?", "answer": str(10**9 + at)} for at in range(8)])
     assert run("r.yaml", *never) == 1
-    assert "none of 16 held-out completions was right before training" in capsys.readouterr().err
+    assert "none of 32 held-out completions was right before training" in capsys.readouterr().err
     assert summary("r")["status"] == "failed"
     with pytest.raises(SystemExit):
         main(["run", "r.yaml", *never, "--anyway"])
@@ -173,6 +174,29 @@ def test_ctrl_c_keeps_what_was_sampled(capsys, monkeypatch):
     assert any(line.startswith("interrupted: what follows is from 4 prompts") for line in said)
     assert len((Path("preflight/r") / "rows.jsonl").read_text().splitlines()) == 4
     assert kept()["cost"] is None
+
+
+def test_ctrl_c_while_steps_are_timed_keeps_all_that_was_sampled(capsys, monkeypatch):
+    from grpo_kit.preflight import StepTimer
+
+    began = StepTimer.on_step_begin
+
+    def interrupted(self, *args, **kwargs):
+        signal.raise_signal(signal.SIGINT)
+        began(self, *args, **kwargs)
+
+    monkeypatch.setattr(StepTimer, "on_step_begin", interrupted)
+    code, said = shown(capsys, "r.yaml", "--rows", "20")
+    assert code == 130
+    assert said[-1] == "verdict: go"
+    assert (kept()["cost"], kept()["difficulty"]["prompts"]) == (None, 20)
+
+
+def test_steps_that_share_a_rollout_are_timed_as_whole_cycles():
+    preflight("r.yaml", "--rows", "8", "grpo.steps_per_generation=2", "grpo.num_iterations=2")
+    run("r.yaml", "grpo.steps_per_generation=2", "grpo.num_iterations=2", "grpo.max_steps=9", "grpo.learning_rate=0")
+    scored = summary("r")["preflight"]["seconds_per_step"]
+    assert 0.3 < scored["predicted"] / scored["actual"] < 3  # a mean of both, with rollouts
 
 
 def test_held_out_rows_are_reported_beside(capsys):
@@ -247,6 +271,22 @@ def test_what_is_wrong_with_pass_rates_is_said(capsys, content, override, messag
     code, _, err = checked(capsys, *BAND, *override)
     assert code == 2
     assert message in err
+
+
+def test_a_preflights_folder_stands_for_its_file(capsys):
+    rates([0.5] * 10)
+    Path("folder").mkdir()
+    Path("rates.jsonl").rename("folder/rows.jsonl")
+    code, out, _ = checked(capsys, *BAND, "dataset.pass_rate_file=folder")
+    assert code == 0
+    assert "10 of 10 measured rows kept" in out
+
+
+def test_too_few_of_the_wanted_pass_rates_are_said_to_be_that(capsys):
+    rates([0.5] * 3)
+    code, _, err = checked(capsys, *BAND)
+    assert code == 2
+    assert "dataset: has 3 rows of the wanted pass rates in its pass_rate_file, but one generation batch needs 4" in err
 
 
 def test_no_row_within_is_an_error(capsys):

@@ -129,6 +129,13 @@ def test_a_budget_far_too_small_is_raised_to_the_longest_that_was_looked_at():
     assert "400 would cut about 25%" in found.changes[0].reason
 
 
+def test_a_look_at_few_prompts_overrules_nothing():
+    few = [mixed(0, tokens=[90] * 8)] * 3
+    about = {"longer": difficulty_of(few, [ACCURACY, FORMAT], ACCURACY, 4), "longer_limit": 400}
+    rows = [mixed(0, truncated=[True] * 8)] * 98 + [mixed(1), mixed(2)]
+    assert decided(rows, **about).verdict == "adjust"
+
+
 def test_what_is_cut_and_left_out_of_the_loss_teaches_nothing():
     rows = [mixed(4, truncated=[True] * 8)] * 20
     assert decided(rows, masked=True).verdict == "stop"

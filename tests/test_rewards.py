@@ -621,3 +621,13 @@ def test_what_the_trainer_gives_is_there_before_a_run_too(columns):
         "    log_metric('x', 1.0)\n    return float(trainer_state.global_step)"
     )
     columns.passes(recipe=recipe_with("accuracy: 1.0\n  mine: 0.1"))
+
+
+def test_the_batch_form_in_the_training_process_is_given_the_trainers_state(columns):
+    write_reward(
+        "IN_PROCESS = True\ndef mine(completions, level, trainer_state, log_metric, **kwargs):\n"
+        "    log_metric('seen', 1.0)\n    return [float(trainer_state.global_step + one) for one in level]"
+    )
+    columns.passes(recipe=recipe_with())
+    reward = loaded()
+    assert reward.score(completions("a", "b", level=[1, 2])) == [1.0, 2.0]

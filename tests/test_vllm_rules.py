@@ -65,7 +65,7 @@ def test_a_version_of_vllm_that_trl_does_not_support(cli, monkeypatch, version):
 @pytest.mark.parametrize("version", ["0.22.0", "0.31.0", "0.30.0+cu130"])
 def test_there_is_no_card(cli, monkeypatch, version):
     monkeypatch.setattr(vllm_rules, "installed", lambda: version)
-    monkeypatch.setattr("grpo_kit.prepare.find_device", lambda: Device("cpu", "CPU", 24.0, "float32", None, ""))
+    monkeypatch.setattr("grpo_kit.inputs.find_device", lambda: Device("cpu", "CPU", 24.0, "float32", None, ""))
     message = cli.refuses(recipe=RECIPE + "  use_vllm: true\n")
     assert_says(message, "r.yaml:13: grpo.use_vllm: found True; needs a CUDA card, and none is found; write use_vllm: ")
 

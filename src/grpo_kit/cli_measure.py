@@ -13,7 +13,7 @@ from grpo_kit.processes import count
 if TYPE_CHECKING:
     from grpo_kit.inputs import Inputs
     from grpo_kit.measure import Departure
-    from grpo_kit.row_records import RowResult
+    from grpo_kit.row_records import Measurement
     from grpo_kit.targets import Target
 
 Overrides = Annotated[
@@ -166,7 +166,7 @@ def compare(
     if asks is not None:
         inputs, departure = _asked(asks, recipe, dataset, overrides, samples, greedy, temperature)
         console.say(f"sampling     {departure.describe(inputs)}")
-    rows: list[dict[str, RowResult]] = []
+    rows: list[Measurement] = []
     for file, target in zip(files, targets, strict=True):
         if target is None:
             assert file is not None
@@ -175,12 +175,12 @@ def compare(
         one = measure_target(target, inputs, departure, console)
         rows.append(one.rows)
         if one.interrupted:
-            console.say(f"interrupted: {len(one.rows)} prompts of {target.name} are in {one.folder}")
+            console.say(f"interrupted: {len(one.rows.rows)} prompts of {target.name} are in {one.folder}")
             raise typer.Exit(130)
-    from grpo_kit.compare import compare_rows
+    from grpo_kit.compare import compare_measurements
     from grpo_kit.measure_lines import comparison_lines
 
-    for line in comparison_lines(compare_rows(*rows), a, b):
+    for line in comparison_lines(compare_measurements(*rows), a, b):
         console.say(line)
 
 

@@ -6,7 +6,7 @@ from itertools import permutations
 from statistics import fmean
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.row_records import RowResult
+from grpo_kit.row_records import Measurement, RowResult
 from grpo_kit.stats import Difference, mcnemar, paired_difference
 
 
@@ -42,6 +42,13 @@ class Comparison:
         if self.difference.p >= 0.05:
             return "no difference that these prompts can tell"
         return "B is better" if self.difference.value > 0 else "A is better"
+
+
+def compare_measurements(a: Measurement, b: Measurement) -> Comparison:
+    """Raises RecipeError where the two were judged by different goals, or have no prompt in common."""
+    if a.goal != b.goal:
+        raise RecipeError(f"A was judged by {a.goal} and B by {b.goal}: measure both with the same goal")
+    return compare_rows(a.rows, b.rows)
 
 
 def compare_rows(a: Mapping[str, RowResult], b: Mapping[str, RowResult]) -> Comparison:

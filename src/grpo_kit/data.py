@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import heapq
 import json
 import math
 import random
@@ -109,16 +110,13 @@ def load_data(recipe: Recipe, section: DatasetSection, key: str) -> Data:
 
 
 def _drawn(rows: Iterable[Row], limit: int, seed: int) -> list[Row]:
-    """So many rows, shuffled, however many there are: a seeded reservoir (Vitter 1985, algorithm R)."""
+    """So many rows, shuffled, however many there are: those with the smallest of seeded random keys.
+
+    A smaller limit draws the first of what a larger one draws.
+    """
     draw = random.Random(seed)
-    kept: list[Row] = []
-    for count, row in enumerate(rows, 1):
-        if len(kept) < limit:
-            kept.append(row)
-        elif (place := draw.randrange(count)) < limit:
-            kept[place] = row
-    draw.shuffle(kept)
-    return kept
+    keyed = ((draw.random(), index, row) for index, row in enumerate(rows))
+    return [row for _, _, row in heapq.nsmallest(limit, keyed)]
 
 
 def _rows(source: Source) -> Iterator[Row]:

@@ -113,9 +113,16 @@ def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:
     )
 
 
+ENOUGH = 20
+"""Fewer prompts, or completions, than this are too few to foretell anything from."""
+
+
 def nothing_right(evaluation: Evaluation) -> bool:
-    """Was no completion right, and none nearer to it than another as far as the goal's reward tells?"""
-    return evaluation.accuracy == 0 and not evaluation.goal_varies
+    """Was no completion right, and none nearer to it than another as far as the goal's reward tells?
+
+    A handful of completions is too few to say so.
+    """
+    return evaluation.n * evaluation.samples >= ENOUGH and evaluation.accuracy == 0 and not evaluation.goal_varies
 
 
 @dataclass(frozen=True)
@@ -126,10 +133,6 @@ class Verdict:
     gain: float | None = None
     ci95: tuple[float, float] | None = None
     rows_needed: int | None = None
-
-
-ENOUGH = 20
-"""Fewer paired prompts than this cannot say how many would be enough."""
 
 
 def judge_gain(before: Evaluation | None, after: Evaluation | None) -> Verdict:

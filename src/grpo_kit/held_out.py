@@ -94,6 +94,7 @@ class HeldOut(TrainerCallback):
             self.fallen = on_main(lambda: fall(self.run))
             if self.fallen:
                 control.should_training_stop = True  # heeded after the step that begins here
+                on_main(lambda: self.run.event("ended early", state.global_step, reason=self.fallen))
                 self.console.say(f"note       {self.fallen}")
             self.console.start_progress("training", state.max_steps, state.global_step)
 

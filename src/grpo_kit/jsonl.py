@@ -15,6 +15,6 @@ def for_each_line(path: Path, act: Callable[[Any], None]) -> None:
         for number, line in enumerate(lines, 1):
             try:
                 act(json.loads(line))
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 if line.endswith("\n"):
                     raise ValueError(f"line {number}") from None

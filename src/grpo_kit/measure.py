@@ -13,7 +13,7 @@ from grpo_kit.evaluate import Evaluation, summarise_rows
 from grpo_kit.generate import most_likely
 from grpo_kit.inputs import Inputs
 from grpo_kit.judged import Task, held_out_task, lenient
-from grpo_kit.row_records import RowResult, read_rows
+from grpo_kit.row_records import Measurement, read_rows
 from grpo_kit.run_dir import RunDir, new_folder
 from grpo_kit.sampler import Sampler
 from grpo_kit.scoring import Scorer
@@ -44,12 +44,12 @@ class Departure:
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement: `rows` by the hash of their prompt; `interrupted` where it is of a part of the rows."""
+    """One measurement: `rows` as they were written; `interrupted` where it is of a part of the rows."""
 
     target: Target
     evaluation: Evaluation
     difficulty: Difficulty
-    rows: dict[str, RowResult]
+    rows: Measurement
     folder: Path
     speed: str
     interrupted: bool

@@ -42,12 +42,12 @@ def comparison_lines(found: Comparison, name_a: str, name_b: str) -> list[str]:
     left_out = f"; {found.left_out} prompts that only one has are left out" if found.left_out else ""
     p = f"p {found.difference.p:.2g}" if found.difference.p >= 0.001 else "p < 0.001"
     parts = found.parts
+    form, truncation, answers = (round(part, 3) + 0.0 for part in (parts.form, parts.truncation, parts.answers))
     return [
         f"A            {found.accuracy_a:.3f}  {name_a}",
         f"B            {found.accuracy_b:.3f}  {name_b}",
         f"difference   {found.difference.value:+.3f} (95% interval {low:+.3f} to {high:+.3f}; {p}, {found.test})",
         f"prompts      {found.prompts}: B better on {found.won}, worse on {found.lost}, equal on {equal}{left_out}",
-        f"of which     better answers {parts.answers:+.3f}, better form {parts.form:+.3f}, fewer truncated "
-        f"{parts.truncation:+.3f}",
+        f"of which     better answers {answers:+.3f}, better form {form:+.3f}, fewer truncated {truncation:+.3f}",
         f"verdict      {found.verdict}",
     ]

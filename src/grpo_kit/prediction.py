@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from grpo_kit.prepare import Prepared
@@ -45,17 +45,18 @@ def _deciding(recipe: dict[str, Any]) -> str:
 
 
 def score_prediction(foretold: dict[str, Any], metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """Predicted and actual: shares over the first FIRST steps, the seconds of a step in the median of all."""
+    """Predicted and actual: shares over the first FIRST steps, the seconds of a step on average, the first left out."""
 
     def actual(key: str) -> float | None:
         values = [record[key] for record in metrics if record["step"] <= FIRST and record.get(key) is not None]
         return fmean(values) if values else None
 
     seconds = [record["kit/seconds/step"] for record in metrics if record.get("kit/seconds/step") is not None]
+    warm = seconds[1:] or seconds
     return {
         "flat_group_share": _both(foretold["difficulty"]["flat"]["share"], actual("kit/flat_group_share")),
         "truncated_share": _both(foretold["difficulty"]["truncated_share"], actual("kit/truncated_share")),
-        "seconds_per_step": _both(foretold["cost"]["step_s"], median(seconds) if seconds else None),
+        "seconds_per_step": _both(foretold["cost"]["step_s"], fmean(warm) if warm else None),
     }
 
 

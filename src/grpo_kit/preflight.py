@@ -3,9 +3,11 @@
 import copy
 import math
 import random
+import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -97,15 +99,17 @@ def preflight(
         try:
             task = _task(prepared, _drawn(prepared, prepared.data, rows), samples, length)
             found = sampler.judge(task, "sampling", run)
+            completion_s = sampler.seconds / sampler.completions
             longer, limit = _longer_looks(prepared, sampler, found)
             unseen = _held_out(prepared, rows, samples) if held_out else None
             measured = sampler.judge(unseen, "held-out") if unseen else []
             if not sampler.interrupted:
                 console.say("timing steps with learning rate 0")
-                trainer.train()
+                with timer.ended_by_ctrl_c():
+                    trainer.train()
         except OutOfMemoryError as error:
             raise RunError(OUT_OF_MEMORY) from error
-    goal, rewards = prepared.goal, prepared.rewards
+    goal, rewards, interrupted = prepared.goal, prepared.rewards, sampler.interrupted or timer.interrupted
     difficulty = difficulty_of(found, rewards, goal, group)
     about = _circumstances(prepared, found, str(run.path / "rows.jsonl"))
     if longer:
@@ -114,11 +118,11 @@ def preflight(
         data=prepared.data.label,
         difficulty=difficulty,
         held_out=difficulty_of(measured, rewards, goal, group) if measured else None,
-        cost=None if sampler.interrupted else _cost(prepared, timer, sampler),
+        cost=None if interrupted else _cost(prepared, timer, completion_s),
         decision=decide(difficulty, about),
         folder=run.path,
         speed=sampler.speed(),
-        interrupted=sampler.interrupted,
+        interrupted=interrupted,
     )
     run.write("preflight.json", {**result.record(), "recipe": resolved_recipe(prepared)})
     return result
@@ -191,7 +195,8 @@ def _longer_looks(prepared: Prepared, sampler: Sampler, found: Sequence[JudgedRo
 def _idle(prepared: Prepared) -> Prepared:
     """The same run, but it changes no weight and keeps nothing."""
     args = copy.copy(prepared.args)
-    args.learning_rate, args.max_steps, args.save_strategy = 0.0, _steps_of_a_rollout(prepared) + MOST_STEPS, "no"
+    args.learning_rate, args.save_strategy = 0.0, "no"
+    args.max_steps = max(prepared.plan.steps, 4 * MOST_STEPS, 2 * _steps_of_a_rollout(prepared))  # it is ended sooner
     return replace(prepared, args=args)
 
 
@@ -207,6 +212,7 @@ class StepTimer(TrainerCallback):
         self.cycle = _steps_of_a_rollout(prepared)
         self.seconds: list[float] = []
         self.tokens: list[int] = []
+        self.interrupted = False
         self._started = 0.0
 
     def on_rollout(self, rollout: "Rollout") -> None:
@@ -216,23 +222,41 @@ class StepTimer(TrainerCallback):
         self._started = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A rollout may be shared by several steps, so only whole cycles of them say what one takes."""
         self.seconds.append(time.perf_counter() - self._started)
-        if sum(self.seconds) > ENOUGH_S and len(self.seconds) >= self.cycle:
-            control.should_training_stop = True
+        steps, whole = len(self.seconds), len(self.seconds) % self.cycle == 0
+        enough = sum(self.seconds) > ENOUGH_S or steps >= max(MOST_STEPS, 2 * self.cycle)
+        control.should_training_stop = self.interrupted or (whole and enough)
+
+    @contextmanager
+    def ended_by_ctrl_c(self) -> Iterator[None]:
+        """Ctrl-C ends the timing with the step, a second one at once."""
+
+        def note(number: int, frame: Any) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        previous = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
 
     def step_s(self) -> float:
-        """Of a step, the first ones left out where there are others: they warm up."""
+        """Of a step, those of the first rollout left out where there are others: they warm up."""
         return fmean(self.seconds[self.cycle :] or self.seconds)
 
     def step_tokens(self) -> float:
         return fmean(self.tokens) / self.cycle
 
 
-def _cost(prepared: Prepared, timer: StepTimer, sampler: Sampler) -> Cost:
-    plan, every = prepared.plan, prepared.recipe.eval_every
-    times = 2 + (plan.steps // every if every else 0)
+def _cost(prepared: Prepared, timer: StepTimer, completion_s: float) -> Cost:
+    """Held-out completions are taken to be as long as those of training prompts, or to the same part of their limit."""
+    plan, every, evaluation = prepared.plan, prepared.recipe.eval_every, prepared.recipe.evaluation
+    times = 2 + ((plan.steps - 1) // every if every else 0)
     rows = len(prepared.eval_data.rows) if prepared.eval_data is not None else 0
-    completions = times * rows * prepared.recipe.evaluation.samples
-    evaluations_s = completions * sampler.seconds / sampler.completions
-    seconds = plan.steps * timer.step_s() + evaluations_s  # completions of held-out rows taken to be as long
+    longer = (evaluation.max_completion_length or plan.max_completion_length) / plan.max_completion_length
+    evaluations_s = times * rows * evaluation.samples * completion_s * longer
+    seconds = plan.steps * timer.step_s() + evaluations_s
     return Cost(timer.step_s(), timer.step_tokens(), evaluations_s, seconds / 3600, peak_memory_gb())

@@ -85,9 +85,9 @@ def decide(found: Difficulty, about: Circumstances) -> Decision:
         if about.masked and found.truncated_share > USELESS:
             return Decision("stop", [*reasons, "and grpo.mask_truncated_completions leaves those out"], [])
     accuracy = seen.accuracy or 0.0
-    if not accuracy and not seen.goal_varies and not warmer:
+    if not accuracy and not found.accuracy and not seen.goal_varies and not warmer:
         return Decision("stop", [_nothing_right(seen), *_why_wrong(seen), *reasons], [])
-    if not accuracy and seen.goal_varies:
+    if not accuracy and not found.accuracy and seen.goal_varies:
         reasons.append(_graded(seen))
         if seen.flat.share > USELESS:
             return Decision("stop", [*reasons, f"{seen.flat.share:.0%} of groups are flat"], [])

@@ -84,10 +84,11 @@ def _plan(recipe: Recipe, args: "GRPOConfig", data: Data, lengths: list[int], ru
     completion = args.max_completion_length or 0
     prompts = generation // group
     rows = len(data.rows)
+    chosen = " of the wanted pass rates in its pass_rate_file" if recipe.dataset.pass_rate else ""
     if rows < prompts:
         raise recipe.error(
             "dataset",
-            f"has {rows} row{'' if rows == 1 else 's'}, but one generation batch needs {prompts} "
+            f"has {rows} row{'' if rows == 1 else 's'}{chosen}, but one generation batch needs {prompts} "
             f"({generation} completions in groups of {group}); give more rows, or lower "
             "grpo.gradient_accumulation_steps or grpo.per_device_train_batch_size",
         )

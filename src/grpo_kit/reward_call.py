@@ -74,13 +74,16 @@ def score_row(call: RewardCall, function: Callable[..., Any], text: str, columns
 
 
 def score_batch(
-    call: RewardCall, function: Callable[..., Any], texts: list[str], columns: dict[str, Any]
+    call: RewardCall, function: Callable[..., Any], texts: list[str], columns: dict[str, Any], **more: Any
 ) -> list[Score]:
-    """The scores of all completions by a function of the batch form; one fault stands for all."""
+    """The scores of all completions by a function of the batch form; one fault stands for all.
+
+    `columns` have one value for each completion, `more` one for the batch.
+    """
 
     def scores() -> list[Score]:
         given = {name: list(values) for name, values in columns.items()}
-        return numbers(call.name, function(completions=list(texts), **given), texts)
+        return numbers(call.name, function(completions=list(texts), **given, **more), texts)
 
     found = _guarded(call, scores)
     return [found] * len(texts) if isinstance(found, Fault) else found

@@ -111,7 +111,7 @@ class Reward:
         own = {name: given[name] for name in asked}
         if self.batch_form:
             if self.in_process:
-                return score_batch(call, function, batch.texts, {**columns, **own})
+                return score_batch(call, function, batch.texts, columns, **own)
             [scores] = (workers or shared_workers()).score(call, [(batch.texts, columns)], self.time_limit_s)
             return scores if isinstance(scores, list) else [scores] * len(batch.texts)
         rows = [(text, {name: columns[name][at] for name in columns}) for at, text in enumerate(batch.texts)]

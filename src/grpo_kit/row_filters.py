@@ -35,6 +35,7 @@ def keep_pass_rates(recipe: Recipe, data: Data, notes: list[str | None]) -> Data
     path = find_file(section.pass_rate_file or "", recipe.source.parent)
     if path is None:
         raise recipe.error(key, f"no such file: {section.pass_rate_file}; `grpo-kit preflight` writes one")
+    path = path / "rows.jsonl" if path.is_dir() else path
     rates = _pass_rates(recipe, key, path)
     known = [(index, rates[prompt_hash(row)]) for index, row in enumerate(data.rows) if prompt_hash(row) in rates]
     if not known:

@@ -46,6 +46,7 @@ def row_record(task: Task, row: JudgedRow) -> dict[str, Any]:
         "prompt_sha256": prompt_hash(source),
         "prompt": source["prompt"][-1]["content"],
         "gold": source.get("answer"),
+        "goal": task.goal.label,
         "pass_rate": result.pass_rate if result else None,
         **(vars(result) if result else {}),
     }
@@ -70,14 +71,21 @@ def sample_records(task: Task, row: JudgedRow) -> list[dict[str, Any]]:
     ]
 
 
-def read_rows(file: Path) -> dict[str, RowResult]:
-    """The results in a `rows.jsonl` by the hash of their prompt, in the order of the data set's rows.
+@dataclass(frozen=True)
+class Measurement:
+    """The results in a `rows.jsonl` by the hash of each prompt, in the order of the data, and their goal."""
 
-    Raises RecipeError for another file.
-    """
+    goal: str | None
+    rows: dict[str, RowResult]
+
+
+def read_rows(file: Path) -> Measurement:
+    """What a measurement or a preflight wrote. Raises RecipeError for another file."""
     found: list[tuple[int, str, RowResult]] = []
+    goals: dict[str | None, None] = {}
 
     def add(record: Any) -> None:
+        goals[record.get("goal")] = None
         if record["pass_rate"] is not None:
             columns = [list(record[name]) for name in ("right", "leniently", "truncated", "tokens")]
             if not columns[0] or any(len(column) != len(columns[0]) for column in columns):
@@ -88,4 +96,5 @@ def read_rows(file: Path) -> dict[str, RowResult]:
         for_each_line(file, add)
     except ValueError as error:
         raise RecipeError(f"{file}, {error}: is no line of a rows.jsonl that eval wrote") from None
-    return {key: result for _, key, result in sorted(found, key=lambda one: one[0])}
+    rows = {key: result for _, key, result in sorted(found, key=lambda one: one[0])}
+    return Measurement(next(iter(goals), None), rows)

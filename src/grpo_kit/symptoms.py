@@ -30,11 +30,10 @@ CUT = 0.15
 
 
 def _some_truncated(history: Sequence[Metrics], facts: Facts) -> Iterator[Finding]:
-    shares = [_truncated(metrics) for metrics in history]
-    share = lately(shares)
+    share = lately([_truncated(metrics) for metrics in history[-WINDOW:]])
     if share is None or share <= CUT or share == 1:
         return
-    found = shift(shares)
+    found = shift([_truncated(metrics) for metrics in history])
     rising = found is not None and found.now > found.before
     yield Finding(
         "truncation",
@@ -241,7 +240,7 @@ NAMES = ("truncation", "no gradient", "reward up, accuracy flat", "length growth
 
 
 def _column(history: Sequence[Metrics], key: str) -> list[float]:
-    return [float(metrics[key]) for metrics in history if metrics.get(key) is not None]
+    return [value for metrics in history if (value := metrics.get(key)) is not None]
 
 
 def _step(history: Sequence[Metrics], place: int) -> int:
