@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig
 
 from grpo_kit.fast_trainer import FastTrainer
-from grpo_kit.processes import count, gather, is_main, rank
+from grpo_kit.processes import count, gather, is_main, leave, rank
 
 GROUP = 4
 PROMPTS = ["a", "some more", "seventeen letters"]
@@ -104,3 +104,4 @@ if __name__ == "__main__":
     found = [step(Path(sys.argv[1]), *case) for case in CASES]
     if is_main():
         torch.save(found, sys.argv[2])
+    leave()  # as a run does: else a thread of the group may abort the end of a process
