@@ -9,7 +9,7 @@ from grpo_kit.difficulty import difficulty_of
 from grpo_kit.preflight_advice import Circumstances, decide
 
 ABOUT = Circumstances(
-    group=4, max_completion_length=100, prompts_per_rollout=4, temperature=1.0, rows=100, rates=[], rate_file="r.jsonl"
+    max_completion_length=100, prompts_per_rollout=4, temperature=1.0, rows=100, rates=[], rate_file="r.jsonl"
 )
 
 

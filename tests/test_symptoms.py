@@ -7,11 +7,14 @@ import pytest
 from histories import FACTS, healthy, planted
 
 from grpo_kit.diagnose import diagnose
+from grpo_kit.symptoms import NAMES
 from grpo_kit.trends import lately, shift
 
 
 def found(history, facts=FACTS):
-    return {finding.name: finding for finding in diagnose(history, facts)}
+    findings = {finding.name: finding for finding in diagnose(history, facts)}
+    assert findings.keys() <= set(NAMES)  # what --fail-on may name
+    return findings
 
 
 def test_healthy_runs_are_left_alone():

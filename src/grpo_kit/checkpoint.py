@@ -142,14 +142,19 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def checkpoints_of(run: RunDir) -> list[Path]:
+    """Every `checkpoint-N` of a run, the oldest first."""
+    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdigit()]
+    return sorted(numbered, key=step_of)
+
+
 def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is complete and readable, and a line for each newer one that is not.
 
     Raises RecipeError where there are checkpoints but none can be read.
     """
     damaged: list[str] = []
-    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdigit()]
-    for path in sorted(numbered, key=step_of, reverse=True):
+    for path in reversed(checkpoints_of(run)):
         reason = unreadable(path)
         if reason is None:
             return path, damaged

@@ -116,7 +116,7 @@ def evaluate(
     written to a folder.
     """
     _one_process()
-    from grpo_kit.targets import checkpoints_of, find_target
+    from grpo_kit.targets import checkpoint_targets, find_target
 
     found = find_target(target)
     inputs, departure = _asked(found, recipe, dataset, overrides, samples, greedy, temperature)
@@ -127,7 +127,7 @@ def evaluate(
     console = Console()
     console.say(f"sampling     {departure.describe(inputs)}")
     measured = []
-    for one in checkpoints_of(found) if all_checkpoints else [found]:
+    for one in checkpoint_targets(found) if all_checkpoints else [found]:
         measured.append(measure_target(one, inputs, departure, console))
         if measured[-1].interrupted:
             break

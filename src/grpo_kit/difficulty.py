@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from grpo_kit.judged import LENIENT, JudgedRow, goal_varies
+from grpo_kit.judged import JudgedRow, goal_varies, reward_means
 from grpo_kit.rewards import Reward
 from grpo_kit.scoring import total_reward
 from grpo_kit.stats import ROUNDING, accuracy_interval, all_alike, pass_at_k, useful_share
@@ -79,10 +79,7 @@ def difficulty_of(rows: Sequence[JudgedRow], rewards: Sequence[Reward], goal: Re
     counts = [(sum(row.right(goal)), len(row.right(goal))) for row in rows if row.right(goal)]
     rates = [right / n for right, n in counts]
     tokens = sorted(tokens for row in rows for tokens in row.tokens)
-    scores = {
-        label: [score for row in rows for score in row.scores[label]] for label in rows[0].scores if label != LENIENT
-    }
-    given = {label: [score for score in column if score is not None] for label, column in scores.items()}
+    means, unscored = reward_means(rows)
     votes = [vote for row in rows if (vote := majority_right(row, goal)) is not None]
     return Difficulty(
         prompts=len(rows),
@@ -101,8 +98,8 @@ def difficulty_of(rows: Sequence[JudgedRow], rewards: Sequence[Reward], goal: Re
         tokens={"mean": fmean(tokens), **{f"p{q}": percentile(tokens, q) for q in (50, 90, 95)}, "max": tokens[-1]},
         duplicate_share=fmean(1 - len(set(row.texts)) / len(row.texts) for row in rows),
         goal_varies=goal_varies(rows, goal),
-        rewards={label: fmean(column) if column else None for label, column in given.items()},
-        unscored={label: 1 - len(given[label]) / len(column) for label, column in scores.items()},
+        rewards=means,
+        unscored=unscored,
     )
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_kit.inputs import Inputs
-from grpo_kit.judged import LENIENT, JudgedRow, Task, goal_varies, held_out_task, judge_rows
+from grpo_kit.judged import LENIENT, JudgedRow, Task, goal_varies, held_out_task, judge_rows, reward_means
 from grpo_kit.processes import is_main
 from grpo_kit.scoring import LostScore, Scorer
 from grpo_kit.stats import Difference, accuracy_interval, paired_difference, rows_that_would_tell
@@ -81,13 +81,7 @@ def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:
     judged = sorted(judged, key=lambda row: row.row)
     pass_rates = [row.pass_rate(goal) for row in judged]
     rates = [rate for rate in pass_rates if rate is not None]
-    means: dict[str, float | None] = {}
-    unscored: dict[str, float] = {}
-    for label in [label for label in judged[0].scores if label != LENIENT]:
-        scores = [score for row in judged for score in row.scores[label]]
-        given = [score for score in scores if score is not None]
-        means[label] = fmean(given) if given else None
-        unscored[label] = 1 - len(given) / len(scores)
+    means, unscored = reward_means(judged)
     first = judged[0]
     return Evaluation(
         step=task.step,

@@ -39,6 +39,18 @@ class Task:
     fast: bool = True
 
 
+def reward_means(rows: "Sequence[JudgedRow]") -> tuple[dict[str, float | None], dict[str, float]]:
+    """By reward: the mean of its scores, None where it gave none, and the share of completions it did not judge."""
+    means: dict[str, float | None] = {}
+    unscored: dict[str, float] = {}
+    for label in [label for label in rows[0].scores if label != LENIENT]:
+        scores = [score for row in rows for score in row.scores[label]]
+        given = [score for score in scores if score is not None]
+        means[label] = fmean(given) if given else None
+        unscored[label] = 1 - len(given) / len(scores)
+    return means, unscored
+
+
 def goal_varies(rows: "Sequence[JudgedRow]", goal: Reward) -> bool:
     """Does the goal's reward tell any two completions apart, full marks or not?"""
     return not is_flat([score for row in rows for score in row.scores[goal.label]])
@@ -69,24 +81,34 @@ class JudgedRow:
         return fmean(right) if right else None
 
 
-def held_out_task(inputs: Inputs, data: Data, step: int) -> Task:
-    """Held-out rows at the training sampling parameters; the same random numbers for whoever measures at this step."""
-    recipe, evaluation = inputs.recipe, inputs.recipe.evaluation
+def task_of(inputs: Inputs, data: Data, *, samples: int, max_tokens: int, seed: int, step: int = 0) -> Task:
+    """Rows asked with the prompt and the sampler of training, as many completions at once as fit there."""
     length = inputs.args.max_completion_length or 0  # never None: checked with the settings
-    max_tokens = evaluation.max_completion_length or length
-    fits = (inputs.args.generation_batch_size or 1) // count() * length // max_tokens  # as it does in training
+    fits = (inputs.args.generation_batch_size or 1) // count() * length // max_tokens
     return Task(
         data=data,
         goal=inputs.goal,
         chat=inputs.chat,
         device=inputs.device,
         config=sampling_config(inputs.args, inputs.chat, max_tokens),
-        samples=evaluation.samples,
-        prompts_at_once=max(fits // evaluation.samples, 1),
-        seed=recipe.seed + 1_000_003 * (step + 1),
+        samples=samples,
+        prompts_at_once=max(fits // samples, 1),
+        seed=seed,
         step=step,
-        fast=recipe.fast,
+        fast=inputs.recipe.fast,
     )
+
+
+def held_out_task(inputs: Inputs, data: Data, step: int) -> Task:
+    """Held-out rows as the recipe measures them; the same random numbers for whoever measures at this step."""
+    seed = inputs.recipe.seed + 1_000_003 * (step + 1)
+    samples = inputs.recipe.evaluation.samples
+    return task_of(inputs, data, samples=samples, max_tokens=held_out_tokens(inputs), seed=seed, step=step)
+
+
+def held_out_tokens(inputs: Inputs) -> int:
+    """The longest that a held-out completion may become."""
+    return inputs.recipe.evaluation.max_completion_length or inputs.args.max_completion_length or 0
 
 
 def judge_rows(

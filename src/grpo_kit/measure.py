@@ -12,11 +12,10 @@ from grpo_kit.errors import RecipeError
 from grpo_kit.evaluate import Evaluation, summarise_rows
 from grpo_kit.generate import most_likely
 from grpo_kit.inputs import Inputs
-from grpo_kit.judged import Task, held_out_task, lenient
+from grpo_kit.judged import Task, held_out_task
 from grpo_kit.row_records import Measurement, read_rows
 from grpo_kit.run_dir import RunDir, new_folder
 from grpo_kit.sampler import Sampler
-from grpo_kit.scoring import Scorer
 from grpo_kit.targets import Target, load_target
 
 FOLDER = Path("evals")
@@ -66,8 +65,7 @@ def measure_target(target: Target, inputs: Inputs, departure: Departure, console
     home = RunDir(target.run.path if target.run is not None else FOLDER)
     parent = home.path / "evals" if target.run is not None else FOLDER
     folder = RunDir(new_folder(parent, _slug(target, departure)))
-    scorer = Scorer([*inputs.rewards, *lenient(inputs.goal)], inputs.recipe.on_reward_error == "skip")
-    sampler = Sampler(model, scorer, console)
+    sampler = Sampler(model, inputs, console)
     judged = sampler.judge(task, target.name, folder)
     evaluation = summarise_rows(task, judged)
     difficulty = difficulty_of(judged, inputs.rewards, inputs.goal, inputs.args.num_generations or 1)

@@ -20,8 +20,7 @@ from grpo_kit.console import Console
 from grpo_kit.data import Data
 from grpo_kit.difficulty import Difficulty, difficulty_of, flat_groups
 from grpo_kit.errors import RunError
-from grpo_kit.generate import sampling_config
-from grpo_kit.judged import JudgedRow, Task, lenient
+from grpo_kit.judged import JudgedRow, held_out_tokens, task_of
 from grpo_kit.prediction import FOLDER
 from grpo_kit.preflight_advice import CUT, EASIEST, HARDEST, Circumstances, Decision, decide
 from grpo_kit.prepare import Prepared
@@ -85,24 +84,28 @@ def preflight(
     Raises RunError where the card's memory is too small.
     """
     group, length = prepared.plan.num_generations, prepared.plan.max_completion_length
-    samples = max(samples or SAMPLES, group)
+    samples, seed = max(samples or SAMPLES, group), prepared.recipe.seed
     run = RunDir(new_folder(FOLDER, prepared.recipe.run_name))
     write_recipe(run, prepared)
-    scorer = Scorer([*prepared.rewards, *lenient(prepared.goal)], prepared.recipe.on_reward_error == "skip")
     timer = StepTimer(prepared)
     with tempfile.TemporaryDirectory() as nowhere:
         trainer = build_trainer(
             _idle(prepared), Scorer(prepared.rewards), RunDir(Path(nowhere)), timer.on_rollout, [timer]
         )
         model = trainer.accelerator.unwrap_model(trainer.model)
-        sampler = Sampler(model, scorer, console)
+        sampler = Sampler(model, prepared, console)
         try:
-            task = _task(prepared, _drawn(prepared, prepared.data, rows), samples, length)
+            task = task_of(
+                prepared, _drawn(prepared, prepared.data, rows), samples=samples, max_tokens=length, seed=seed
+            )
             found = sampler.judge(task, "sampling", run)
             completion_s = sampler.seconds / sampler.completions
             longer, limit = _longer_looks(prepared, sampler, found)
-            unseen = _held_out(prepared, rows, samples) if held_out else None
-            measured = sampler.judge(unseen, "held-out") if unseen else []
+            measured = []
+            if held_out and prepared.eval_data is not None:
+                unseen, tokens = _drawn(prepared, prepared.eval_data, rows), held_out_tokens(prepared)
+                task = task_of(prepared, unseen, samples=samples, max_tokens=tokens, seed=seed)
+                measured = sampler.judge(task, "held-out")
             if not sampler.interrupted:
                 console.say("timing steps with learning rate 0")
                 with timer.ended_by_ctrl_c():
@@ -132,7 +135,6 @@ def _circumstances(prepared: Prepared, found: Sequence[JudgedRow], rate_file: st
     group, goal = prepared.plan.num_generations, prepared.goal
     middling = [row for row in found if HARDEST <= (row.pass_rate(goal) or 0) <= EASIEST]
     return Circumstances(
-        group=group,
         max_completion_length=prepared.plan.max_completion_length,
         prompts_per_rollout=prepared.plan.completions_per_rollout // group,
         temperature=prepared.args.temperature,
@@ -150,30 +152,6 @@ def _drawn(prepared: Prepared, data: Data, rows: int) -> Data:
     return replace(data, rows=data.rows.select(places))
 
 
-def _task(prepared: Prepared, data: Data, samples: int, max_tokens: int) -> Task:
-    """Rows asked as they are in training, but for the number of completions and their longest length."""
-    at_once = prepared.plan.completions_per_rollout * prepared.plan.max_completion_length // max_tokens
-    return Task(
-        data=data,
-        goal=prepared.goal,
-        chat=prepared.chat,
-        device=prepared.device,
-        config=sampling_config(prepared.args, prepared.chat, max_tokens),
-        samples=samples,
-        prompts_at_once=max(at_once // samples, 1),
-        seed=prepared.recipe.seed,
-        fast=prepared.recipe.fast,
-    )
-
-
-def _held_out(prepared: Prepared, rows: int, samples: int) -> Task | None:
-    """The same of held-out rows, where there are any."""
-    if prepared.eval_data is None:
-        return None
-    length = prepared.recipe.evaluation.max_completion_length or prepared.plan.max_completion_length
-    return _task(prepared, _drawn(prepared, prepared.eval_data, rows), samples, length)
-
-
 def _longer_looks(prepared: Prepared, sampler: Sampler, found: Sequence[JudgedRow]) -> tuple[list[JudgedRow], int]:
     """Some prompts with ever more tokens, while too many completions are cut: the last look at them, and its limit.
 
@@ -187,7 +165,8 @@ def _longer_looks(prepared: Prepared, sampler: Sampler, found: Sequence[JudgedRo
         if length >= room or fmean(cut for row in longer or found for cut in row.truncated) <= CUT:
             break
         length = min(LONGER * length, room)
-        task = _task(prepared, _drawn(prepared, prepared.data, prompts), samples, length)
+        some = _drawn(prepared, prepared.data, prompts)
+        task = task_of(prepared, some, samples=samples, max_tokens=length, seed=prepared.recipe.seed)
         longer = sampler.judge(task, f"up to {length} tokens") or longer
     return longer, length
 
@@ -256,7 +235,7 @@ def _cost(prepared: Prepared, timer: StepTimer, completion_s: float) -> Cost:
     plan, every, evaluation = prepared.plan, prepared.recipe.eval_every, prepared.recipe.evaluation
     times = 2 + ((plan.steps - 1) // every if every else 0)
     rows = len(prepared.eval_data.rows) if prepared.eval_data is not None else 0
-    longer = (evaluation.max_completion_length or plan.max_completion_length) / plan.max_completion_length
+    longer = held_out_tokens(prepared) / plan.max_completion_length
     evaluations_s = times * rows * evaluation.samples * completion_s * longer
     seconds = plan.steps * timer.step_s() + evaluations_s
     return Cost(timer.step_s(), timer.step_tokens(), evaluations_s, seconds / 3600, peak_memory_gb())

@@ -58,7 +58,6 @@ class Circumstances:
     budget cut too many.
     """
 
-    group: int
     max_completion_length: int
     prompts_per_rollout: int
     temperature: float

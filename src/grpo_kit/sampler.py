@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 from grpo_kit.console import Console
-from grpo_kit.judged import JudgedRow, Task, judge_rows
+from grpo_kit.inputs import Inputs
+from grpo_kit.judged import JudgedRow, Task, judge_rows, lenient
 from grpo_kit.row_records import row_record, sample_records
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import Scorer
@@ -13,8 +14,9 @@ from grpo_kit.scoring import Scorer
 class Sampler:
     """Samples tasks until Ctrl-C, and counts what that took: seconds, completions and their tokens."""
 
-    def __init__(self, model: Any, scorer: Scorer, console: Console):
-        self.model, self.scorer, self.console = model, scorer, console
+    def __init__(self, model: Any, inputs: Inputs, console: Console):
+        rewards = [*inputs.rewards, *lenient(inputs.goal)]
+        self.model, self.scorer, self.console = model, Scorer(rewards, inputs.recipe.on_reward_error == "skip"), console
         self.seconds, self.completions, self.tokens, self.interrupted = 0.0, 0, 0, False
 
     def judge(self, task: Task, what: str, folder: RunDir | None = None) -> list[JudgedRow]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.checkpoint import BEST, MEASURED, damaged_weights, newest_checkpoint, step_of
+from grpo_kit.checkpoint import BEST, MEASURED, checkpoints_of, damaged_weights, newest_checkpoint
 from grpo_kit.errors import RecipeError, first_line
 from grpo_kit.inputs import Inputs
 from grpo_kit.model import HUB_ID, is_adapter, load_model, load_trained
@@ -51,14 +51,14 @@ def find_target(text: str) -> Target:
     return Target(text, text)
 
 
-def checkpoints_of(target: Target) -> list[Target]:
+def checkpoint_targets(target: Target) -> list[Target]:
     """Every checkpoint of a run, the oldest first. Raises RecipeError where there is none."""
     if target.run is None:
         raise RecipeError(f"{target.name}: is no run, so it has no checkpoints")
-    numbered = [path for path in target.run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdigit()]
-    if not numbered:
+    found = checkpoints_of(target.run)
+    if not found:
         raise RecipeError(f"{target.run.path}: has no checkpoints; grpo.save_steps says when one is written")
-    return [_of_folder(path) for path in sorted(numbered, key=step_of)]
+    return [_of_folder(path) for path in found]
 
 
 def _of_run(run: RunDir) -> Target:
