@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from grpo_kit.findings import Facts
+from grpo_kit.diagnosis.findings import Facts
 
 FACTS = Facts(
     max_completion_length=200,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from grpo_kit.diagnose import diagnose
-from grpo_kit.findings import STEPS, Facts
+from grpo_kit.diagnosis.diagnose import diagnose
+from grpo_kit.diagnosis.findings import STEPS, Facts
 
 FACTS = Facts(max_completion_length=8, full_marks={"mine": 1.0})
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from histories import FACTS, healthy, planted
 
-from grpo_kit.diagnose import diagnose
-from grpo_kit.symptoms import NAMES
-from grpo_kit.trends import lately, shift
+from grpo_kit.diagnosis.diagnose import diagnose
+from grpo_kit.diagnosis.symptoms import NAMES
+from grpo_kit.diagnosis.trends import lately, shift
 
 
 def found(history, facts=FACTS):

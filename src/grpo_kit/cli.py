@@ -120,8 +120,8 @@ def doctor(
     ] = None,
 ) -> None:
     """What is wrong with a run, why, and what to change."""
+    from grpo_kit.diagnosis.symptoms import NAMES
     from grpo_kit.doctor import examination_lines, examine
-    from grpo_kit.symptoms import NAMES
 
     unknown = [name for name in fail_on or [] if name not in NAMES]
     if unknown:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.diagnose import diagnose
+from grpo_kit.diagnosis.diagnose import diagnose
+from grpo_kit.diagnosis.findings import Facts, Finding, Metrics
 from grpo_kit.errors import RecipeError
-from grpo_kit.findings import Facts, Finding, Metrics
 from grpo_kit.recipe import Recipe, load_recipe
 from grpo_kit.rewards import load_rewards
 from grpo_kit.run_dir import RunDir, find_run

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from grpo_kit.console import LOSS_NOTE, Console, example_lines, step_line
-from grpo_kit.diagnose import diagnose
+from grpo_kit.diagnosis.diagnose import diagnose
+from grpo_kit.diagnosis.findings import Facts
 from grpo_kit.errors import RewardError, RunError, shorten
-from grpo_kit.findings import Facts
 from grpo_kit.metrics import SECONDS, rollout_metrics
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
-from grpo_kit.diagnose import diagnose
+from grpo_kit.diagnosis.diagnose import diagnose
+from grpo_kit.diagnosis.findings import Finding, flat_in_update
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
-from grpo_kit.findings import Finding, flat_in_update
 from grpo_kit.prediction import score_prediction
 from grpo_kit.prepare import Prepared
 from grpo_kit.record import facts_of

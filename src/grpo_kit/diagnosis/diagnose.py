@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from grpo_kit.findings import STEPS, Facts, Finding, Metrics, flat_in_update
-from grpo_kit.symptoms import SYMPTOMS
+from grpo_kit.diagnosis.findings import STEPS, Facts, Finding, Metrics, flat_in_update
+from grpo_kit.diagnosis.symptoms import SYMPTOMS
 
 
 def diagnose(history: Sequence[Metrics], facts: Facts) -> list[Finding]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from grpo_kit.findings import STEPS, Facts, Finding, Metrics, flat_in_update
+from grpo_kit.diagnosis.findings import STEPS, Facts, Finding, Metrics, flat_in_update
+from grpo_kit.diagnosis.trends import WINDOW, lately, shift
 from grpo_kit.stats import ROUNDING
-from grpo_kit.trends import WINDOW, lately, shift
 
 
 def _truncated(metrics: Metrics) -> float:
