@@ -272,6 +272,7 @@ def test_a_value_of_the_wrong_kind(cli, line, message):
         ("variety: 1.0", "variety: [1]", "r.yaml:6: rewards.variety: found [1]; write a weight"),
         ("variety: 1.0", "variety: .inf", "r.yaml:6: rewards.variety.weight: found inf; write a finite number"),
         ("variety: 1.0", "variety: {weight: .nan}", "r.yaml:6: rewards.variety.weight: found nan; write a finite"),
+        ("variety: 1.0", "variety: 1e308", "r.yaml:6: rewards.variety.weight: found 1e+308; write a number less than"),
         ("variety: 1.0", "variety: {weight: true}", "r.yaml:6: rewards.variety.weight: found True; write a number"),
         ("variety: 1.0", "variety: {weight: one}", "r.yaml:6: rewards.variety.weight: found 'one'; write a valid nu"),
         ("variety: 1.0", "variety: {file: 3}", "r.yaml:6: rewards.variety.file: found 3; write text"),

@@ -29,7 +29,7 @@ def _label(text: str) -> str:
 class Recipe(Section):
     """One run, as written by its user; `grpo` and `lora` are checked later against what they configure."""
 
-    model: str = Field(min_length=1)
+    model: str = Field(min_length=1, max_length=1000)
     "Hub id, local folder, or builtin:tiny."
     thinking: bool | None = None
     "`enable_thinking` of the chat template; absent: not passed."

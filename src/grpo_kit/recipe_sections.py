@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
+from grpo_kit.errors import shorten
 from grpo_kit.schema import Section
 
 _CONTROL = ("Cc", "Zl", "Zp")
@@ -16,7 +17,7 @@ _LOST_BACKSLASH = re.compile(r"\t(?:ext|imes|heta|riangle)")
 class DatasetSection(Section):
     """Where the rows come from and how a row becomes a prompt and a gold answer."""
 
-    path: str = Field(min_length=1)
+    path: str = Field(min_length=1, max_length=1000)
     "Hub id, or a local .jsonl, .json, .csv or .parquet file (beside the recipe, or from the current folder)."
     name: str | None = None
     "The hub data set's configuration, if it has any."
@@ -69,9 +70,9 @@ class DatasetSection(Section):
         try:
             groups = re.compile(pattern).groups if pattern is not None else 1
         except re.error as error:
-            raise ValueError(f"not a regular expression ({error}): {pattern!r}") from None
+            raise ValueError(f"not a regular expression ({error}): {shorten(pattern)}") from None
         if groups < 1:
-            raise ValueError(f"needs a group in parentheses, the part to keep: {pattern!r}")
+            raise ValueError(f"needs a group in parentheses, the part to keep: {shorten(pattern)}")
         return pattern
 
 
@@ -79,10 +80,14 @@ REWARD_KEYS = ("weight", "file", "only_if")
 """Keys of every reward; the others are options of its own."""
 
 
+MOST = 1e6
+"""A larger weight leaves float32 no digits for the other rewards."""
+
+
 class RewardSection(Section):
     """One reward under its label: weight, file, options of its own."""
 
-    weight: float = 1.0
+    weight: float = Field(default=1.0, ge=-MOST, le=MOST)
     file: str | None = None
     only_if: str | None = None
     "Label of a reward that must give full marks, else this one gives 0."
@@ -93,7 +98,7 @@ class RewardSection(Section):
     def _from_number_or_mapping(cls, value: Any) -> Any:
         """`NAME: 1.0` or `NAME: {weight, file, options of its own}`."""
         if isinstance(value, bool) or not isinstance(value, int | float | dict):
-            raise ValueError(f"found {value!r}; write a weight such as 1.0, or {{weight: 1.0, ...options}}")
+            raise ValueError(f"found {shorten(value)}; write a weight such as 1.0, or {{weight: 1.0, ...options}}")
         if not isinstance(value, dict):
             return {"weight": value}
         own = {key: value[key] for key in REWARD_KEYS if key in value}

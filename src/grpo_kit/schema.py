@@ -89,7 +89,10 @@ def explain(error: ValidationError, depth: int) -> tuple[list[str], str]:
         return path, first["msg"].removeprefix("Value error, ")
     if about_key:
         given = first["input"]
-        return [*path[:-1], str(given)], f"found the key {given!r}; a key is text: put it in quotes, or remove it"
+        return [
+            *path[:-1],
+            str(given),
+        ], f"found the key {shorten(given)}; a key is text: put it in quotes, or remove it"
     at_key = [finding for finding in found if finding["loc"][: len(path)] == first["loc"][: len(path)]]
     wanted = " or ".join(dict.fromkeys(_wanted(finding) for finding in at_key))  # of every type that it may have
     return path, f"{'is empty' if first['input'] is None else 'found ' + shorten(first['input'])}; write {wanted}"
@@ -105,7 +108,9 @@ def _wanted(finding: Mapping[str, Any]) -> str:
     if len(expected) > MANY:
         near = difflib.get_close_matches(repr(finding["input"]), expected, n=5, cutoff=0.3)
         return f"one of {', '.join(near or expected)}"
-    wanted = (
+    wanted = str(
         finding["msg"].removeprefix("Value error, ").removeprefix("Input should be ").removeprefix("String should ")
     )
-    return f"a number {wanted}" if wanted.startswith(("greater", "less")) else str(wanted)
+    if wanted.startswith("have "):
+        return f"text of {wanted.removeprefix('have ')}"
+    return f"a number {wanted}" if wanted.startswith(("greater", "less")) else wanted

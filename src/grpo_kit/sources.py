@@ -128,6 +128,11 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise RecipeError(f"{path}: not a readable parquet file ({first_line(error)})") from None
 
 
+def _holds_more_than_data(folder: Path, recipes: Path) -> bool:
+    """Whether it is a home or a working folder: `datasets` would go through all of it, for minutes."""
+    return any(place.resolve().is_relative_to(folder) for place in (recipes, Path.cwd(), Path.home()))
+
+
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".jsonl": _jsonl,
     ".json": _json,
@@ -160,6 +165,10 @@ def _hub(recipe: Recipe, section: DatasetSection, key: str) -> Source:
     from datasets.exceptions import DatasetNotFoundError
 
     folder = find_file(section.path, recipe.source.parent)
+    if folder is not None and _holds_more_than_data(folder, recipe.source.parent):
+        raise recipe.error(f"{key}.path", f"found {section.path!r}, a folder of more than data; name the file itself")
+    if folder is None and set("*?[") & set(section.path):
+        raise recipe.error(f"{key}.path", f"found {section.path!r}; write one file's name, without * ? [, or a hub id")
     path = str(folder) if folder is not None else section.path
     split = section.split or "train"
     label = f"{section.path}{f' ({section.name})' if section.name else ''}, split {split}"
