@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_kit.console import example_lines
+from grpo_kit.diagnosis.findings import Facts, Finding
 from grpo_kit.errors import RecipeError
 from grpo_kit.run_dir import RunDir
+from grpo_kit.stats import ROUNDING
 
 CONDITION = re.compile(r"^\s*([^<>=\s]+)\s*(<=|>=|=|<|>)\s*(\S+)\s*$")
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -40,6 +42,39 @@ def sample_lines(sample: dict[str, Any]) -> list[str]:
         f"{'  truncated' if sample['truncated'] else ''}"
     )
     return [head, *example_lines(sample), ""]
+
+
+SHOWN, WIDTH = 3, 300
+"""So many completions, of so many characters, are shown of a finding."""
+
+
+def telling_completions(run: RunDir, finding: Finding, facts: Facts) -> list[str]:
+    """Up to three texts that show what a finding about a reward means, the plainest first; none for other findings.
+
+    Since its step, those with the most of that reward whose goal is not reached; of `unscored` those without a score.
+    """
+    if finding.reward is None:
+        return []
+    found: dict[str, float] = {}
+    for record in run.lines("samples.jsonl"):
+        step, text, rewards = record.get("step"), record.get("completion"), record.get("rewards")
+        if not isinstance(step, int) or step < finding.since or not isinstance(text, str):
+            continue
+        scores = rewards if isinstance(rewards, dict) else {}
+        own, goal = scores.get(finding.reward), scores.get(facts.goal)
+        if finding.name == "unscored":
+            if own is None and finding.reward in scores:
+                found[text] = 0.0
+        elif isinstance(own, int | float) and not _reached(goal, finding.reward, facts):
+            found[text] = float(own)
+    best = sorted(found, key=lambda text: -found[text])[:SHOWN]
+    return [text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..." for text in best]
+
+
+def _reached(goal: Any, reward: str, facts: Facts) -> bool:
+    """Whether the goal has its full marks; not asked where the finding is about the goal's own reward."""
+    full = facts.full_marks.get(facts.goal or "", 1.0)
+    return reward != facts.goal and isinstance(goal, int | float) and goal >= full - ROUNDING
 
 
 def _condition(text: str, names: tuple[str, ...]) -> Callable[[dict[str, Any]], bool]:

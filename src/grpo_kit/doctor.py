@@ -1,90 +1,146 @@
 """`grpo-kit doctor`: what is wrong with a run, going on or ended, ours or a plain TRL trainer's."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_kit.browse import telling_completions
+from grpo_kit.console import finding_lines
 from grpo_kit.diagnosis.diagnose import diagnose
-from grpo_kit.diagnosis.findings import Facts, Finding, Metrics
+from grpo_kit.diagnosis.findings import Facts, Finding, facts_of_settings
+from grpo_kit.diagnosis.history import History
+from grpo_kit.diagnosis.notes import notes
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe import Recipe, load_recipe
+from grpo_kit.recipe_file import is_file
 from grpo_kit.rewards import load_rewards
 from grpo_kit.run_dir import RunDir, find_run
 
 STATE = "trainer_state.json"
 
 
-def examine(text: str) -> tuple[list[Metrics], list[Finding]]:
-    """The steps of a run, and what is wrong at their end.
+@dataclass(frozen=True)
+class Examination:
+    """A run that was looked at: `last` are the metrics of its last step, `run` is None where it is not one of ours."""
+
+    history: History
+    facts: Facts
+    found: list[Finding]
+    last: Mapping[str, Any]
+    run: RunDir | None
+
+
+def examine(text: str) -> Examination:
+    """Look at a run and at what is wrong at its end.
 
     A run is named by its directory or its recipe's name; a plain TRL one by its trainer_state.json, or a folder that
     holds one. Raises RecipeError where there is nothing to read.
     """
     state = _trainer_state(Path(text))
     if state is not None:
-        history = _log_history(state)
-        facts = _facts_of_keys(history)
+        entries = _log_history(state)
+        steps = [entry for entry in entries if "loss" in entry]
+        history = History(steps, [entry for entry in entries if "eval_reward" in entry])
+        facts, run = _facts_of_log(history), None
+        if not any(key.startswith("rewards/") for key in history.columns):
+            raise RecipeError(f"{state}: logs no rewards, so it is not of a GRPO run")
     else:
         run = find_run(text)
-        history = [record for record in run.lines("metrics.jsonl") if isinstance(record.get("step"), int)]
-        if not history:
-            raise RecipeError(f"{run.path}: has no steps in metrics.jsonl yet")
+        steps = list(run.steps())
+        history = History(steps, run.own_evaluations())
         facts = _facts_of_run(run)
-    return history, diagnose(history, facts)
+    if not steps and not facts.ended:
+        raise RecipeError(f"{state or (run and run.path)}: has no steps yet")
+    return Examination(history, facts, diagnose(history, facts), steps[-1] if steps else {}, run)
 
 
-def examination_lines(history: Sequence[Metrics], found: Sequence[Finding]) -> Iterator[str]:
-    """What was looked at, and each finding in a few lines."""
-    last = history[-1]
+def examination_lines(seen: Examination) -> Iterator[str]:
+    """What was looked at, each finding in a few lines, and what could not be seen."""
     shown = {"reward": "reward", "kit/accuracy": "accuracy", "grad_norm": "grad norm"}
-    now = "  ".join(f"{name} {last[key]:.3g}" for key, name in shown.items() if isinstance(last.get(key), int | float))
-    yield f"steps        {len(history)}, the last is {last['step']}  {now}"
-    if not found:
+    now = "  ".join(
+        f"{name} {seen.last[key]:.3g}" for key, name in shown.items() if isinstance(seen.last.get(key), int | float)
+    )
+    steps = seen.history.steps
+    yield f"steps        {len(steps)}{f', the last is {steps[-1]}' if steps else ''}  {now}".rstrip()
+    if seen.facts.ended:
+        yield f"ended        {seen.facts.ended}"
+    if not seen.found:
         yield "nothing wrong is seen; what cannot be: whether the reward means what it should (grpo-kit rewards test)"
-    for finding in found:
-        yield f"finding      {finding.name}, since step {finding.since}"
-        yield f"  seen       {finding.evidence}"
-        yield f"  why        {finding.cause}"
-        yield f"  change     {finding.change}"
+    for finding in seen.found:
+        yield from finding_lines(finding, telling_completions(seen.run, finding, seen.facts) if seen.run else ())
+        if seen.run is not None and (good := seen.run.checkpoint_before(finding.since)) is not None:
+            yield f"  before it  {good}"
+    for note in notes(seen.history, seen.facts):
+        yield f"note         {note}"
 
 
 def _trainer_state(path: Path) -> Path | None:
     """The trainer's state that a path names; of a folder with checkpoints the newest one's. A run of ours has none."""
-    if path.is_file():
+    if is_file(path):
         if path.name != STATE:
             raise RecipeError(f"{path}: name a run, or a {STATE}")
         return path
-    if (path / "recipe.yaml").is_file() or not path.is_dir():
+    if is_file(path / "recipe.yaml") or not os.path.isdir(path):  # unlike Path's, for any text
         return None
-    found = [path / STATE, *sorted(path.glob(f"checkpoint-*/{STATE}"), key=lambda file: file.stat().st_mtime)]
-    return next((file for file in reversed(found) if file.is_file()), None)
+    found = [path / STATE, *sorted(path.glob(f"checkpoint-*/{STATE}"), key=_written)]
+    return next((file for file in reversed(found) if is_file(file)), None)
 
 
-def _log_history(file: Path) -> list[Metrics]:
+def _written(file: Path) -> float:
+    """When; 0 for a link that leads nowhere."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _log_history(file: Path) -> list[dict[str, Any]]:
+    """The entries of a trainer's log that are of a step."""
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))["log_history"]
-        history = [entry for entry in entries if "loss" in entry and isinstance(entry["step"], int)]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        entries = [entry for entry in entries if isinstance(entry, dict) and type(entry.get("step")) is int]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise RecipeError(f"{file}: cannot be read as a trainer's state ({type(error).__name__})") from None
-    if not history:
+    if not any("loss" in entry for entry in entries):
         raise RecipeError(f"{file}: has no logged steps")
-    return history
+    return entries
 
 
-def _facts_of_keys(history: Sequence[Metrics]) -> Facts:
-    """What the keys of a plain TRL log say: the names of its rewards, and the longest completion."""
-    labels = {key.split("/")[1] for metrics in history for key in metrics if key.startswith("rewards/")}
-    longest = max((int(metrics.get("completions/max_length") or 0) for metrics in history), default=0)
-    return Facts(longest, dict.fromkeys(sorted(labels), 1.0))
+def _facts_of_log(history: History) -> Facts:
+    """What a plain TRL log says: its rewards, the longest completion, and whether its steps are scaled as fp16's are.
+
+    Weights are not logged: they are taken to be 1 where the rewards then add up to the total. The goal is the only
+    reward there is, or the one with "accuracy" in its name. A norm that is finite again after one that was not belongs
+    to a step that was left out, as fp16's loss scaling does; else the weights were lost.
+    """
+    labels = sorted({key.split("/")[1] for key in history.columns if key.startswith("rewards/")})
+    longest = max(history.column("completions/max_length").values, default=0.0)
+    total = history.column("reward").values[-1:]
+    parts = [value for label in labels for value in history.column(f"rewards/{label}/mean").values[-1:]]
+    weights = dict.fromkeys(labels, 1.0) if total and abs(sum(parts) - total[0]) < 0.01 else {}
+    named = [label for label in labels if "accuracy" in label] if len(labels) > 1 else labels
+    marks = dict.fromkeys(labels, 1.0)
+    goal = named[0] if len(named) == 1 and weights else None
+    lost = bool(history.broken) and history.broken[-1][0] == history.steps[-1]
+    return Facts(int(longest), marks, goal, weights, fp16=not lost)
 
 
 def _facts_of_run(run: RunDir) -> Facts:
     recipe = load_recipe(run.path)
-    args: Mapping[str, Any] = run.read("grpo_config.json") or {}
-    weights = {label: section.weight for label, section in recipe.rewards.items() if section.weight}
-    tokens = int(args.get("max_completion_length") or 0)
-    return Facts(tokens, _full_marks(recipe), recipe.goal_label, weights, args.get("loss_type"))
+    settings, summary = run.read("grpo_config.json"), run.read("summary.json")
+    end = summary if isinstance(summary, dict) else {}
+    return facts_of_settings(
+        settings if isinstance(settings, dict) else {},
+        _full_marks(recipe),
+        goal=recipe.goal_label,
+        weights={label: section.weight for label, section in recipe.rewards.items() if section.weight},
+        lora=recipe.lora is not None,
+        held_out=recipe.eval_dataset is not None,
+        ended=str(end["reason"]) if end.get("status") == "failed" and end.get("reason") else None,
+    )
 
 
 def _full_marks(recipe: Recipe) -> dict[str, float]:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from grpo_kit.difficulty import percentile
 from grpo_kit.rewards import Reward
 from grpo_kit.scoring import Scores, total_reward
-from grpo_kit.stats import is_flat
+from grpo_kit.stats import is_flat, spread_of
 
 if TYPE_CHECKING:
     from grpo_kit.prepare import Prepared
@@ -19,8 +20,15 @@ Group = range
 """Indices of the completions of one prompt within their batch."""
 
 
-def rollout_metrics(rollout: "Rollout", prepared: "Prepared") -> dict[str, float]:
-    """Shares are of groups or of completions, between 0 and 1; NaN where there is nothing to divide by."""
+SMALL = 0.01
+"""Share of full marks that a group's rewards must differ by at least to mean something."""
+
+
+def rollout_metrics(rollout: "Rollout", prepared: "Prepared", answers: Sequence[str | None] = ()) -> dict[str, float]:
+    """Shares are of groups or of completions, between 0 and 1; NaN where there is nothing to divide by.
+
+    `answers` are those read in the completions; where the goal's reward reads none, their share is left out.
+    """
     rewards, scores, goal = prepared.rewards, rollout.scores, prepared.goal
     judged = scores.values[goal.label]
     right = [goal.is_right(score) for score in judged]
@@ -35,10 +43,38 @@ def rollout_metrics(rollout: "Rollout", prepared: "Prepared") -> dict[str, float
         "kit/all_wrong": sum(all(wrong[i] for i in group) for group in flat) / len(groups),
         "kit/truncated_share": fmean(prepared.chat.is_truncated(ids) for ids in rollout.completion_ids),
         "kit/unscored_share": fmean(total is None for total in totals),
+        **({"kit/unread_share": fmean(answer is None for answer in answers)} if answers and goal.reads_answers else {}),
+        "kit/small_spread_share": small_spread_share(
+            totals, groups, sum(abs(r.weight) * r.full_marks for r in rewards)
+        ),
+        **token_metrics(rollout.completion_ids, groups),
         **reward_metrics(scores, rewards, groups),
         f"{SECONDS}generation": rollout.generation_s,
         f"{SECONDS}rewards": rollout.rewards_s,
     }
+
+
+def token_metrics(completion_ids: Sequence[Sequence[int]], groups: Sequence[Group]) -> dict[str, float]:
+    """How long completions are, how much of the sampled rectangle is padding, which groups are one text repeated."""
+    tokens = sorted(map(len, completion_ids))
+    same = [all(completion_ids[i] == completion_ids[group[0]] for i in group) for group in groups]
+    return {
+        "kit/identical_group_share": fmean(same),
+        "kit/padding_share": 1 - fmean(tokens) / max(tokens[-1], 1),
+        **{f"kit/tokens_p{q}": float(percentile(tokens, q)) for q in (50, 95)},
+    }
+
+
+def small_spread_share(values: Sequence[float | None], groups: Sequence[Group], full_marks: float) -> float:
+    """The share of groups that are not flat, but differ by less than SMALL of full marks: by noise, most likely."""
+    spreads = [spread_of([values[i] for i in group]) for group in groups]
+    return fmean(0 < spread < SMALL * abs(full_marks) for spread in spreads)
+
+
+def largest_of_b(model: Any) -> float:
+    """The largest absolute entry of LoRA's B matrices, which begin at 0."""
+    matrices = [weights for name, weights in model.named_parameters() if "lora_B" in name]
+    return max((float(weights.detach().abs().max()) for weights in matrices if weights.numel()), default=math.nan)
 
 
 def reward_metrics(scores: Scores, rewards: Sequence[Reward], groups: Sequence[Group]) -> dict[str, float]:
@@ -53,6 +89,7 @@ def reward_metrics(scores: Scores, rewards: Sequence[Reward], groups: Sequence[G
             f"{key}unscored_share": fmean(value is None for value in values),
             f"{key}timeout_share": scores.lost_share(reward.label, "timeout"),
             f"{key}flat_group_share": fmean(flat),
+            f"{key}small_spread_share": small_spread_share(values, groups, reward.full_marks),
             f"{key}variance_share": influence[reward.label],
             f"{SECONDS}rewards/{reward.label}": scores.seconds[reward.label],
         }

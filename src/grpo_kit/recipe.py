@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationError, field_validator, model_validator
 
+from grpo_kit.diagnosis.diagnose import NAMES, nearest
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.recipe_file import COMMAND_LINE, is_file, override, parse_yaml
 from grpo_kit.recipe_sections import (
@@ -29,7 +30,7 @@ def _label(text: str) -> str:
 class Recipe(Section):
     """One run, as written by its user; `grpo` and `lora` are checked later against what they configure."""
 
-    model: str = Field(min_length=1, max_length=1000)
+    model: str = Field(min_length=1)
     "Hub id, local folder, or builtin:tiny."
     thinking: bool | None = None
     "`enable_thinking` of the chat template; absent: not passed."
@@ -53,6 +54,8 @@ class Recipe(Section):
     "Compute a step's gradients with less work; False: as TRL computes them."
     dynamic_sampling: DynamicSamplingSection | None = None
     "Replace flat groups by fresh prompts before the update; absent: they are left out of it."
+    stop_on: list[str] = Field(default_factory=list)
+    "Findings of the diagnosis, such as no-gradient, that end the run when they are made."
     samples: Literal["all"] | PositiveInt = "all"
     "Which steps' completions are written to samples.jsonl: all, or every Nth step."
     name: str | None = None
@@ -67,6 +70,13 @@ class Recipe(Section):
         if text is not None and not re.fullmatch(r"[^\s./\\][^/\\\x00-\x1f]{0,99}", text):
             raise ValueError(f"found {shorten(text)}; write a folder's name: no / or \\, no dot in front, 100 at most")
         return text
+
+    @field_validator("stop_on")
+    @classmethod
+    def _names_findings(cls, names: list[str]) -> list[str]:
+        for unknown in (name for name in names if name not in NAMES):
+            raise ValueError(f"found {shorten(unknown)}; write {nearest(unknown)}")
+        return names
 
     @model_validator(mode="after")
     def _names_are_rewards(self) -> "Recipe":

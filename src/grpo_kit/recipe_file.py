@@ -75,6 +75,8 @@ def override(tree: dict[str, Any], lines: dict[str, int], assignment: str) -> No
         inner = section.setdefault(key, {})
         if inner is None:
             inner = section[key] = {}
+        if keys[0] == "rewards" and depth == 1 and type(inner) in (int, float):
+            inner = section[key] = {"weight": inner}  # `NAME: 0.1` is short for it
         if not isinstance(inner, dict):
             where = ".".join(keys[: depth + 1])
             raise RecipeError(f"override {assignment!r}: {where} is {inner!r}, not a mapping; write {where}={{...}}")

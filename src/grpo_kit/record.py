@@ -3,17 +3,19 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from grpo_kit.console import LOSS_NOTE, Console, example_lines, step_line
+from grpo_kit.browse import telling_completions
+from grpo_kit.console import LOSS_NOTE, Console, example_lines, finding_lines, step_line
 from grpo_kit.diagnosis.diagnose import diagnose
-from grpo_kit.diagnosis.findings import Facts
+from grpo_kit.diagnosis.findings import Facts, Finding, facts_of_settings
+from grpo_kit.diagnosis.history import STEPS, History
 from grpo_kit.errors import RewardError, RunError, shorten
-from grpo_kit.metrics import SECONDS, rollout_metrics
+from grpo_kit.metrics import SECONDS, largest_of_b, rollout_metrics
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main
 from grpo_kit.run_dir import RunDir
@@ -42,9 +44,13 @@ class Recorder(TrainerCallback):
         self._step = 0
         self._unjudged = 0
         self._told: set[tuple[str, str]] = set()
-        self._history = list(run.lines("metrics.jsonl"))
+        self._history = History(run.steps(), run.own_evaluations())
         self._facts = facts_of(prepared)
-        self._found: set[str] = set()
+        self._findings: dict[tuple[str, str | None], int] = {}
+        self._measured = 0
+        self._between: list[float] = []
+        self._step_ended: float | None = None
+        self._moved = prepared.lora is None
 
     def on_rollout(self, rollout: "Rollout") -> None:
         """For all processes. Raises RewardError where too many batches in a row were not judged."""
@@ -52,12 +58,11 @@ class Recorder(TrainerCallback):
 
     def _write_rollout(self, rollout: "Rollout") -> None:
         self.on_lost(rollout.scores.lost)
-        metrics = rollout_metrics(rollout, self.prepared)
+        records = samples(rollout, self.prepared)
+        metrics = rollout_metrics(rollout, self.prepared, [record["answer_read"] for record in records])
         self._pending.append(metrics if not rollout.round else _seconds_of(metrics))
         every = self.prepared.recipe.samples
-        kept = every == "all" or rollout.step % every == 0 or rollout.step == 1
-        records = samples(rollout, self.prepared) if kept or self._first else []
-        if kept:
+        if every == "all" or rollout.step % every == 0 or rollout.step == 1:
             self.run.append("samples.jsonl", *records)
         if self._first:
             self._first = False
@@ -69,14 +74,31 @@ class Recorder(TrainerCallback):
         if self._unjudged == UNJUDGED_BATCHES:
             raise RewardError(f"no reward judged any completion of {UNJUDGED_BATCHES} batches: {_why(rollout)}")
 
-    def _tell_findings(self) -> None:
-        """Each finding is said once, and again only after it had gone away."""
+    def _tell_findings(self, step: int) -> list[Finding]:
+        """Those that are new. Each is said once, and again only after it had been gone for some steps."""
+        size = self.run.size("eval.jsonl")
+        if size != self._measured:
+            self._measured = size
+            self._history.measured(self.run.own_evaluations())
         found = diagnose(self._history, self._facts)
+        new = [finding for finding in found if finding.key not in self._findings]
+        for finding in new:
+            texts = telling_completions(self.run, finding, self._facts)
+            for line in finding_lines(finding, texts):
+                self.console.say(line)
+            self.run.event("finding", step, **finding.record(), completions=texts)
+        self._findings |= {finding.key: step for finding in found}
+        for name, reward in [key for key, seen in self._findings.items() if step - seen >= STEPS]:
+            del self._findings[name, reward]
+            self.run.event("finding gone", step, name=name, reward=reward)
+        return new
+
+    def _stop_on(self, found: Sequence[Finding], step: int) -> None:
+        """Raises RunError where the recipe ends the run on one of these findings."""
         for finding in found:
-            if finding.name not in self._found:
-                self.console.say(f"finding    {finding.name}: {finding.describe()}")
-                self.run.event("finding", self._history[-1]["step"], **asdict(finding))
-        self._found = {finding.name for finding in found}
+            if finding.name in self.prepared.recipe.stop_on:
+                good = self.run.checkpoint_before(finding.since)
+                raise RunError(f"step {step}: stop_on: {finding.describe()}; {left_of(good)}")
 
     def on_lost(self, lost: Sequence[LostScore]) -> None:
         """For the main process: each score that was lost is an event with its text; the first of its kind is shown."""
@@ -97,9 +119,14 @@ class Recorder(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._step = state.global_step + 1
         self._step_started = time.perf_counter()
+        if self._step_ended is not None:
+            self._between.append(self._step_started - self._step_ended)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._step_s.append(time.perf_counter() - self._step_started)
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        self._step_ended = time.perf_counter()
+        self._step_s.append(self._step_ended - self._step_started)
+        if not self._moved:
+            self._largest_of_b = largest_of_b(model)
         self.console.progress()
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -114,28 +141,38 @@ class Recorder(TrainerCallback):
             total = fmean(step_s)
             spent = sum(metrics.get(f"{SECONDS}{part}", 0.0) for part in ("generation", "rewards"))
             metrics |= {f"{SECONDS}step": total, f"{SECONDS}update": max(total - spent, 0.0)}
+        if self._between:
+            metrics[f"{SECONDS}between"] = sum(self._between) / max(len(step_s), 1)
+            self._between = []
+        if not self._moved:
+            metrics["kit/lora_b_max"] = self._largest_of_b
+            self._moved = self._largest_of_b != 0
         record = {key: _json_number(value) for key, value in metrics.items()}
         self.run.append("metrics.jsonl", record)
         self.console.say(step_line(metrics, state.max_steps))
-        self._history.append(record)
-        self._tell_findings()
-        overflow_is_normal = args.fp16  # its loss scaling grows until a step overflows, and skips that step
-        if not overflow_is_normal and not math.isfinite(float(logs.get("grad_norm", 0.0))):
-            raise RunError(
-                f"step {state.global_step}: the gradient norm is {logs['grad_norm']}, so the weights are lost; "
-                "lower grpo.learning_rate"
-            )
+        self._history.add(record)
+        new = self._tell_findings(state.global_step)
+        self._stop_on(new, state.global_step)
+
+
+def left_of(checkpoint: Path | None) -> str:
+    """What there is to go back to, and how to go past what ended the run."""
+    left = (
+        f"the last checkpoint from before it is {checkpoint}" if checkpoint else "there is no checkpoint from before it"
+    )
+    return f"{left}; --resume goes on from the newest one: give it stop_on=[] to go past this"
 
 
 def facts_of(prepared: Prepared) -> Facts:
     """What the diagnosis needs to know of a run besides its metrics."""
     counted = [reward for reward in prepared.rewards if reward.weight]
-    return Facts(
-        prepared.plan.max_completion_length,
+    return facts_of_settings(
+        prepared.args.to_dict(),
         {reward.label: reward.full_marks for reward in counted},
-        prepared.goal.label,
-        {reward.label: reward.weight for reward in counted},
-        prepared.args.loss_type,
+        goal=prepared.goal.label,
+        weights={reward.label: reward.weight for reward in counted},
+        lora=prepared.lora is not None,
+        held_out=prepared.eval_data is not None,
     )
 
 

@@ -92,6 +92,11 @@ class Reward:
         """The answer that a person is shown for a completion: read where this reward requires it to stand."""
         return final_answer(completion, self.parameter("require") or "none")
 
+    @property
+    def reads_answers(self) -> bool:
+        """Whether it judges the answer that is read in a completion: it says where that must stand."""
+        return self.parameter("require") is not None
+
     def parameter(self, name: str) -> Any:
         """The value in force of one of its options: the recipe's, else the function's default; None if it has none."""
         parameter = _parameters(self.function).get(name)

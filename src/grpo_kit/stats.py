@@ -137,7 +137,13 @@ def rows_that_would_tell(gain: float, interval: tuple[float, float], rows: int) 
 
 def is_flat(rewards: Sequence[float | None]) -> bool:
     """Is a group's reward the same for every completion, up to rounding? None (unscored) entries do not count."""
+    return spread_of(rewards) == 0
+
+
+def spread_of(rewards: Sequence[float | None]) -> float:
+    """Between the highest and the lowest reward of a group; 0 where that is rounding. None entries do not count."""
     scored = [reward for reward in rewards if reward is not None]
     if len(scored) < 2:
-        return True
-    return max(scored) - min(scored) <= ROUNDING * max(1.0, max(abs(reward) for reward in scored))
+        return 0.0
+    spread = max(scored) - min(scored)
+    return 0.0 if spread <= ROUNDING * max(1.0, max(abs(reward) for reward in scored)) else spread

@@ -4,15 +4,17 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import torch
 
+from grpo_kit.browse import telling_completions
 from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
 from grpo_kit.diagnosis.diagnose import diagnose
 from grpo_kit.diagnosis.findings import Finding, flat_in_update
+from grpo_kit.diagnosis.history import History
 from grpo_kit.evaluate import Evaluation, Verdict, judge_gain
 from grpo_kit.prediction import score_prediction
 from grpo_kit.prepare import Prepared
@@ -36,8 +38,8 @@ def summarise(
 
     `moved`: does any trainable weight differ from what it was before the first step? `early`: why it ended early.
     """
-    metrics = list(run.lines("metrics.jsonl"))
-    found = diagnose(metrics, facts_of(prepared))
+    metrics, facts = list(run.steps()), facts_of(prepared)
+    found = diagnose(History(metrics, run.own_evaluations()), facts)
     verdict = judge_gain(before, after)
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", early)
     flat = metrics and all(flat_in_update(m) in (1, None) for m in metrics)
@@ -63,7 +65,9 @@ def summarise(
         "peak_memory_gb": round(peak_memory_gb(), 2),
         "best": best_of(run),
         "preflight": score_prediction(foretold, metrics) if (foretold := run.read("preflight.json")) else None,
-        "diagnoses": [asdict(finding) for finding in found],
+        "diagnoses": [
+            {**finding.record(), "completions": telling_completions(run, finding, facts)} for finding in found
+        ],
     }
 
 
@@ -94,9 +98,9 @@ def why_nothing_moved(
         return "no weight moved: no reward judged any completion (all returned None)"
     if prepared.args.mask_truncated_completions and (mean_of(metrics, "kit/truncated_share") or 0) > 1 - ROUNDING:
         return "no weight moved: every completion was cut, and grpo.mask_truncated_completions leaves those out"
-    no_gradient = next((finding for finding in found if finding.name == "no gradient"), None)
+    no_gradient = next((finding for finding in found if finding.name == "no-gradient"), None)
     if no_gradient is not None and no_gradient.since == metrics[0]["step"]:
-        return f"nothing could be learned: {no_gradient.evidence} in every step, {no_gradient.cause}"
+        return f"nothing could be learned in any step: {no_gradient.evidence}; {no_gradient.cause}"
     if metrics and not any(m.get("grad_norm") for m in metrics):
         flat, right, wrong = (
             mean_of(metrics, key) or 0.0 for key in ("kit/flat_group_share", "kit/all_right", "kit/all_wrong")

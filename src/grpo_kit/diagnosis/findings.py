@@ -1,8 +1,4 @@
-"""What a diagnosis is made of: the history it looks at, what it must know besides, and what it finds.
-
-A history is the list of a run's metrics, oldest first, as `metrics.jsonl` holds them; where it is another trainer's,
-TRL's own keys stand in for the kit's.
-"""
+"""What a diagnosis must know besides a run's history, and what it finds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,29 +6,52 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 
-STEPS = 3
-"""A symptom that is plain has lasted for so many rollouts before it is spoken of."""
+FLAT = ("kit/sampling/flat_left_share", "kit/flat_group_share", "frac_reward_zero_std")
+"""The share of flat groups among those learned from: what dynamic sampling left of them, the kit's, or TRL's."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, since which step, how that shows, why it happens and what would mend it."""
+    """One thing that is wrong: since which step, how that shows, why it happens and what would mend it.
+
+    `override` is a dotted override as the command line takes it, None where the remedy is no key of the recipe;
+    `reward` is the label of the reward that it is about.
+    """
 
     name: str
     since: int
     evidence: str
     cause: str
     change: str
+    override: str | None = None
+    reward: str | None = None
+
+    @property
+    def reference(self) -> str:
+        """Where the documentation says more."""
+        return f"docs/doctor.md#{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """What tells it from other findings of a run."""
+        return self.name, self.reward
+
+    def record(self) -> dict[str, Any]:
+        """As `events.jsonl` and `summary.json` keep it."""
+        return {**vars(self), "reference": self.reference}
 
     def describe(self) -> str:
-        return f"{self.evidence} (since step {self.since}): {self.cause}; {self.change}"
+        """In one line."""
+        pasted = f" ({self.override})" if self.override else ""
+        return f"{self.name} since step {self.since}: {self.evidence}; {self.cause}; {self.change}{pasted}"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a history does not say itself: the budget of tokens, the full marks of each reward, the loss.
+    """What a history does not say itself: full marks and weight of each reward, and the trainer's settings.
 
-    `goal` is the label of the reward that means success, `weights` are those of all rewards; each may be unknown.
+    `goal` is the label of the reward that means success; `updates` is how many optimizer steps use each rollout.
+    Whatever is None, or empty, is not known.
     """
 
     max_completion_length: int
@@ -40,9 +59,46 @@ class Facts:
     goal: str | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     loss_type: str | None = None
+    beta: float | None = None
+    temperature: float | None = None
+    updates: float | None = None
+    scale_rewards: str | None = None
+    lora: bool = False
+    fp16: bool = False
+    held_out: bool | None = None
+    ended: str | None = None
+    "Why the run failed, where it did."
+
+    def others(self) -> list[str]:
+        """The rewards that count besides the goal's."""
+        return [label for label in self.weights if label != self.goal]
+
+
+def facts_of_settings(settings: Mapping[str, Any], full_marks: Mapping[str, float], **more: Any) -> Facts:
+    """Facts with what a GRPOConfig, as a mapping, says; values of a foreign type count as unknown."""
+
+    def number(key: str) -> float | None:
+        value = settings.get(key)
+        return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+
+    def text(key: str) -> str | None:
+        return value if isinstance(value := settings.get(key), str) else None
+
+    used, accumulated = number("steps_per_generation"), number("gradient_accumulation_steps")
+    repeated = number("num_iterations")
+    return Facts(
+        max_completion_length=int(number("max_completion_length") or 0),
+        full_marks=full_marks,
+        loss_type=text("loss_type"),
+        beta=number("beta"),
+        temperature=number("temperature"),
+        updates=max(used * repeated / accumulated, 1.0) if used and accumulated and repeated else None,
+        scale_rewards=text("scale_rewards"),
+        fp16=settings.get("fp16") is True,
+        **more,
+    )
 
 
 def flat_in_update(metrics: Metrics) -> float | None:
-    """The share of flat groups among those learned from: what dynamic sampling left of them; None without a rollout."""
-    keys = ("kit/sampling/flat_left_share", "kit/flat_group_share", "frac_reward_zero_std")
-    return next((float(metrics[key]) for key in keys if metrics.get(key) is not None), None)
+    """The share of flat groups among those that a step learned from; None for a step without a rollout of its own."""
+    return next((float(metrics[key]) for key in FLAT if metrics.get(key) is not None), None)

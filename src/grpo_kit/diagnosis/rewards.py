@@ -1,0 +1,148 @@
+"""Rewards that are farmed, that do not judge, or that drown the others."""
+
+from collections.abc import Iterator
+
+from grpo_kit.diagnosis.findings import Facts, Finding
+from grpo_kit.diagnosis.history import STEPS, Column, History
+from grpo_kit.diagnosis.trends import WINDOW, lately, mean, shift
+
+MOSTLY = 0.8
+"""Share of the total reward's rise that one reward makes up where it is farmed."""
+
+GOOD = 0.9
+"""At this accuracy there is little left to be gained, so that other rewards may rise alone."""
+
+
+def accuracy_of(history: History, facts: Facts) -> Column:
+    """The share of right completions; of another trainer the mean of the goal's reward."""
+    return history.column("kit/accuracy", f"rewards/{facts.goal}/mean")
+
+
+def lighter(label: str, facts: Facts) -> str | None:
+    """The override that makes a reward count a quarter of what it does."""
+    weight = facts.weights.get(label)
+    return f"rewards.{label}.weight={weight / 4:.2g}" if weight else None
+
+
+def farmed(history: History, facts: Facts) -> Iterator[Finding]:
+    """The total reward rises and the goal's does not: another reward is being earned instead."""
+    total = shift(history.column("reward"))
+    goal = history.column(f"rewards/{facts.goal}/mean")
+    now = lately(goal)
+    if total is None or not total.rises or now is None or now >= GOOD * facts.full_marks.get(facts.goal or "", 1.0):
+        return
+    rise = total.now - total.before
+    own = facts.weights.get(facts.goal or "", 1.0) * (now - mean(goal.values[:WINDOW]))
+    rises = {label: _rise(history, label, facts) for label in facts.others()}
+    label = max(rises, key=lambda name: rises[name], default=None)
+    if label is not None and rises[label] > MOSTLY * rise and own < (1 - MOSTLY) * rise:
+        yield Finding(
+            "farmed-reward",
+            total.since,
+            f"reward {total.before:.3g} -> {total.now:.3g}, of it {rises[label]:+.3g} from {label}; {facts.goal} stays "
+            f"at {now:.2g}",
+            f"{label} is easier to earn than {facts.goal}, so it is what is learned",
+            f"let {label} count for less, or only for right answers (rewards.{label}.only_if={facts.goal})",
+            lighter(label, facts),
+            label,
+        )
+
+
+def _rise(history: History, label: str, facts: Facts) -> float:
+    found = shift(history.column(f"rewards/{label}/mean"))
+    return facts.weights[label] * (found.now - found.before) if found is not None else 0.0
+
+
+def rising_reward(history: History, facts: Facts) -> str | None:
+    """Besides the goal's, the reward that has risen most; None where none has."""
+    rises = {label: _rise(history, label, facts) for label in facts.others()}
+    label = max(rises, key=lambda name: rises[name], default=None)
+    return label if label is not None and rises[label] > 0 else None
+
+
+UNSCORED = 0.1
+
+
+def unscored(history: History, facts: Facts) -> Iterator[Finding]:
+    """A reward leaves many completions unjudged; by its time limit, or for another reason."""
+    for label in facts.full_marks:
+        column = history.column(f"kit/rewards/{label}/unscored_share")
+        share = lately(column, STEPS)
+        if share is None or share <= UNSCORED:
+            continue
+        late = lately(history.column(f"kit/rewards/{label}/timeout_share"), STEPS) or 0.0
+        by_limit = late > share / 2
+        yield Finding(
+            "unscored",
+            column.lasting(lambda value: value > UNSCORED) or column.steps[-STEPS],
+            f"{label} did not judge {share:.0%} of completions, {late:.0%} for its time limit",
+            "they are left out of the mean, and of what is learned",
+            f"make {label} faster, or raise TIME_LIMIT_S in its file"
+            if by_limit
+            else f"see `score lost` in events.jsonl, and for which rows {label} returns None",
+            None,
+            label,
+        )
+
+
+DOMINATES = 0.7
+"""Share of the variance within groups that another reward than the goal's has where it leads."""
+
+
+KEPT = 0.8
+"""Share of the total reward at the start below which a policy is being lost."""
+
+
+def dominating(history: History, facts: Facts) -> Iterator[Finding]:
+    """Within groups another reward than the goal's decides which completion is better, before the goal is reached.
+
+    Where the total falls the policy is being lost, and what is left of the variance says nothing.
+    """
+    good, total = lately(accuracy_of(history, facts)), history.column("reward")
+    now = lately(total)
+    if now is not None and now < KEPT * mean(total.values[:WINDOW]):
+        return
+    for label in facts.others():
+        column = history.column(f"kit/rewards/{label}/variance_share")
+        share = lately(column)
+        if good is None or good >= GOOD or share is None or share <= DOMINATES:
+            continue
+        gated = good > 1 - GOOD
+        yield Finding(
+            "dominating-reward",
+            column.lasting(lambda value: value > DOMINATES) or column.steps[-WINDOW],
+            f"{label} makes up {share:.0%} of the reward's variance within groups, at an accuracy of {good:.2f}",
+            f"which completion is better is decided by {label}, not by {facts.goal}; a small weight is no help where "
+            "the goal's scores are all equal, because groups are scaled to the same spread",
+            f"let {label} count only for right answers"
+            if gated
+            else f"let {label} count for less, or take easier rows",
+            f"rewards.{label}.only_if={facts.goal}" if gated else lighter(label, facts),
+            label,
+        )
+
+
+NOISE = 0.25
+"""Share of groups whose spread is next to nothing above which noise is what is learned."""
+
+
+def amplified(history: History, facts: Facts) -> Iterator[Finding]:
+    """Groups that differ by less than a hundredth of full marks, which scaling by the group makes full advantages."""
+    column = history.column("kit/small_spread_share")
+    share = lately(column)
+    if share is None or share <= NOISE or facts.scale_rewards not in (None, "group"):
+        return
+    each = {
+        label: lately(history.column(f"kit/rewards/{label}/small_spread_share")) or 0.0 for label in facts.full_marks
+    }
+    label = max(each, key=lambda name: each[name], default=None)
+    yield Finding(
+        "amplified-noise",
+        column.lasting(lambda value: value > NOISE) or column.steps[-WINDOW],
+        f"in {share:.0%} of groups rewards differ, but by less than 1 % of full marks"
+        + (f"; {label} does in {each[label]:.0%}" if label else ""),
+        "scale_rewards=group divides by a group's own spread, so differences that mean nothing become full advantages",
+        "scale by the batch, or round that reward",
+        "grpo.scale_rewards=batch",
+        label,
+    )
