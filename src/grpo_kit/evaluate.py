@@ -56,11 +56,13 @@ def evaluate(
     go_on: Callable[[], bool] = lambda: True,
     progress: Callable[[int], object] = lambda rows: None,
     on_lost: Callable[[list[LostScore]], None] = lambda lost: None,
+    keep: Callable[[Task, list[JudgedRow]], None] = lambda task, rows: None,
 ) -> Evaluation | None:
     """Measure a model on the held-out rows at the training sampling parameters.
 
     None where the recipe has no `eval_dataset`, or where `go_on()` turned false before the end. Of several processes
-    all have the result. `on_lost` is told, in the main process, of completions that were lost.
+    all have the result. `on_lost` is told, in the main process, of completions that were lost; `keep` is given, in all
+    of them, the rows of a measurement that came to its end.
     """
     data = inputs.eval_data
     if data is None:
@@ -72,7 +74,10 @@ def evaluate(
         progress(len(rows))
         if lost and is_main():
             on_lost(lost)
-    return summarise_rows(task, judged) if len(judged) == len(data.rows) else None
+    if len(judged) < len(data.rows):
+        return None
+    keep(task, judged)
+    return summarise_rows(task, judged)
 
 
 def summarise_rows(task: Task, judged: Sequence[JudgedRow]) -> Evaluation:

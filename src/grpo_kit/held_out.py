@@ -12,9 +12,11 @@ from transformers import AutoConfig, TrainerCallback
 from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
 from grpo_kit.console import Console, evaluation_lines
 from grpo_kit.evaluate import Evaluation, difference_of, evaluate
+from grpo_kit.judged import LENIENT, JudgedRow, Task, lenient
 from grpo_kit.model import save_model
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main
+from grpo_kit.row_records import row_record, sample_records
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import LostScore, Scorer
 
@@ -28,8 +30,9 @@ PATIENCE = 3
 class HeldOut(TrainerCallback):
     """Measures on held-out rows: before, after, and every `eval_every` steps. Each result goes to `eval.jsonl`.
 
-    The model of the best measurement so far is kept in `best/`. Where the accuracy has fallen from its best by more
-    than chance, `fallen` says so and training ends.
+    Prompts and completions of the first and of the last one are kept in `evals/step-N/`, as `eval` keeps its own. The
+    model of the best measurement so far is kept in `best/`. Where the accuracy has fallen from its best by more than
+    chance, `fallen` says so and training ends.
     """
 
     def __init__(
@@ -41,7 +44,8 @@ class HeldOut(TrainerCallback):
         stop: StopRequest,
         on_lost: Callable[[list[LostScore]], None],
     ):
-        self.prepared, self.scorer, self.run, self.console, self.stop = prepared, scorer, run, console, stop
+        self.prepared, self.run, self.console, self.stop = prepared, run, console, stop
+        self.scorer = Scorer([*scorer.rewards, *lenient(prepared.goal)], scorer.skip_errors)
         self.on_lost = on_lost
         self.fallen: str | None = None
 
@@ -50,7 +54,7 @@ class HeldOut(TrainerCallback):
         data = self.prepared.eval_data
         if data is None or self.stop.agreed():
             return None
-        known = on_main(lambda: next((r for r in own_evaluations(self.run) if r["step"] == step), None))
+        known = on_main(lambda: next((r for r in self.run.own_evaluations() if r["step"] == step), None))
         if known is not None:
             return Evaluation(**known)
         self.console.start_progress(f"held-out after step {step}", len(data.rows))
@@ -61,7 +65,8 @@ class HeldOut(TrainerCallback):
             scorer=self.scorer,
             go_on=lambda: not self.stop.agreed(),
             progress=self.console.progress,
-            on_lost=self.on_lost,
+            on_lost=lambda lost: self.on_lost([one for one in lost if one.label != LENIENT]),
+            keep=lambda task, rows: on_main(lambda: self._keep_rows(task, rows)),
         )
         self.console.stop_progress()
         if evaluation is not None:
@@ -77,6 +82,18 @@ class HeldOut(TrainerCallback):
         if evaluation.step and better and self.prepared.recipe.eval_every:
             self._keep_model(model, evaluation)
         self.run.append("eval.jsonl", evaluation.record())
+
+    def _keep_rows(self, task: Task, rows: list[JudgedRow]) -> None:
+        """Of the first measurement for good, of a later one until the next."""
+        kept = RunDir(self.run.path / "evals" / f"step-{task.step}.tmp")
+        shutil.rmtree(kept.path, ignore_errors=True)
+        kept.path.mkdir(parents=True)
+        kept.append("rows.jsonl", *(row_record(task, row) for row in rows))
+        kept.append("samples.jsonl", *(record for row in rows for record in sample_records(task, row)))
+        for old in kept.path.parent.glob("step-*"):
+            if old != kept.path and (task.step == 0 or old.name != "step-0"):
+                shutil.rmtree(old)
+        kept.path.rename(kept.path.with_suffix(""))
 
     def _keep_model(self, model: Any, evaluation: Evaluation) -> None:
         """All of it, or what was there before: it is written aside first."""
@@ -99,14 +116,9 @@ class HeldOut(TrainerCallback):
             self.console.start_progress("training", state.max_steps, state.global_step)
 
 
-def own_evaluations(run: RunDir) -> list[dict[str, Any]]:
-    """The measurements that the run made itself, not those that were made of it later."""
-    return [record for record in run.lines("eval.jsonl") if "target" not in record]
-
-
 def best_evaluation(run: RunDir) -> dict[str, Any] | None:
     """The first of a run's measurements with the highest accuracy."""
-    judged = [record for record in own_evaluations(run) if record["accuracy"] is not None]
+    judged = [record for record in run.own_evaluations() if record["accuracy"] is not None]
     return max(judged, key=lambda record: float(record["accuracy"]), default=None)
 
 
@@ -116,7 +128,7 @@ def fall(run: RunDir) -> str | None:
     The best of many measurements is a lucky one, so each pair of them counts as a comparison that could have been made
     (Bonferroni).
     """
-    made = [Evaluation(**record) for record in own_evaluations(run)]
+    made = [Evaluation(**record) for record in run.own_evaluations()]
     record = best_evaluation(run)
     if record is None or len(made) <= PATIENCE:
         return None

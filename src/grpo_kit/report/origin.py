@@ -1,0 +1,103 @@
+"""Where a run came from: what its recipe has that the kit's defaults have not, and its provenance."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from grpo_kit.recipe import SECTIONS, Recipe
+from grpo_kit.report.foreign import SECRET, flattened, line, mapping
+from grpo_kit.run_dir import RunDir
+from grpo_kit.trl_args import DEFAULTS, trl_default, written_fields
+
+HIDDEN = "(not shown)"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key of the recipe, its value, and the default that it replaces: whose that is, or "" where there is none."""
+
+    key: str
+    value: str
+    default: str
+    whose: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    group: str
+    facts: list[tuple[str, str]]
+
+
+def differences_of(run: RunDir) -> list[Difference]:
+    """What of the resolved recipe is not as it would be by itself, in the recipe's order."""
+    try:
+        tree = mapping(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8")))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return []
+    return list(_differences(tree))
+
+
+def _differences(tree: dict[str, Any]) -> Iterator[Difference]:
+    for key, value in flattened(tree):
+        section, _, own = key.partition(".")
+        if section == "name" or (section == "eval_dataset" and mapping(tree.get("dataset")).get(own) == value):
+            continue
+        default, whose = _default(section, own, tree)
+        if not whose or default != value:
+            yield Difference(
+                key, HIDDEN if SECRET.search(key) else _written(value), _written(default) if whose else "", whose
+            )
+
+
+def _default(section: str, own: str, tree: dict[str, Any]) -> tuple[Any, str]:
+    """A key's default and whose it is."""
+    if section == "grpo" and own in DEFAULTS:
+        return DEFAULTS[own].full if tree.get("lora") is None else DEFAULTS[own].lora, "kit"
+    if section == "grpo" and own in written_fields():
+        return trl_default(own), "TRL"
+    if section == "rewards" and own.endswith(".weight"):
+        return 1.0, "kit"
+    fields = SECTIONS[section].model_fields if own and section in SECTIONS else {} if own else Recipe.model_fields
+    field = fields.get(own or section)
+    if field is None or field.is_required():
+        return None, ""
+    return field.get_default(call_default_factory=True), "kit"
+
+
+def provenance_of(run: RunDir) -> list[Origin]:
+    """Everything in provenance.json but the text of uncommitted changes, which is long and one's own."""
+    top: list[tuple[str, str]] = []
+    groups = []
+    for key, value in mapping(run.read("provenance.json")).items():
+        if key == "argv" and isinstance(value, list):
+            top.append(("command", line(shlex.join(_harmless(str(word)) for word in value), 2000)))
+        elif isinstance(value, dict):
+            groups.append(Origin(key, [_fact(name, inner) for name, inner in flattened(value)]))
+        else:
+            top.append(_fact(key, value))
+    return [origin for origin in (Origin("run", top), *groups) if origin.facts]
+
+
+def _fact(name: str, value: Any) -> tuple[str, str]:
+    if name == "diff":
+        return (
+            "uncommitted changes",
+            f"{str(value).count(chr(10))} lines of diff in provenance.json" if value else "none",
+        )
+    return name, HIDDEN if SECRET.search(name) else _written(value)
+
+
+def _harmless(word: str) -> str:
+    """An argument of the command line without the value of a secret."""
+    key, is_set, _ = word.partition("=")
+    return f"{key}={HIDDEN}" if is_set and SECRET.search(key) else word
+
+
+def _written(value: Any) -> str:
+    """A value as a recipe would have it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return line(text, 1000)
