@@ -28,6 +28,29 @@ class RewardError(RunError):
         self.details = details
 
 
+class NotFiniteError(RunError):
+    """A value of the training that is not finite; `weights_lost`: whether it is one of the model's own weights.
+
+    Nothing has been learned from it: all processes raise it before the optimizer's step.
+    """
+
+    everywhere = True
+
+    def __init__(self, message: str, weights_lost: bool = False):  # pickled with its message alone
+        super().__init__(message)
+        self.weights_lost = weights_lost
+
+
+NO_MEMORY = ("can't allocate memory", "CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What a RuntimeError says: torch's own type for it is a card's alone."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, torch on a CPU, or torch on a card could not get the memory that it asked for."""
+    said = _said(str, error) if isinstance(error, RuntimeError) else ""
+    return isinstance(error, MemoryError) or any(text in said for text in NO_MEMORY)
+
+
 def shorten(value: Any, width: int = 60) -> str:
     """`repr` cut to a readable length."""
     text = _said(repr, value)

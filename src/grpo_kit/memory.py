@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peft import LoraConfig
     from trl import GRPOConfig
 
+    from grpo_kit.inputs import Inputs
     from grpo_kit.live_bytes import Peak
     from grpo_kit.memory_trace import Shapes
 
@@ -96,8 +97,19 @@ class Run:
         return self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
 
 
-def predict(run: Run, rows: int) -> Memory:
-    """The peak of a run whose micro-batches have `rows` completions, with as many micro-batches as it then needs."""
+def run_of(inputs: "Inputs", device: Device) -> Run:
+    """What a checked recipe needs memory for, on a device that may be another than the one that is here."""
+    init_kwargs = inputs.settings.from_recipe.get("model_init_kwargs") or {}
+    longest = max(inputs.prompt_tokens)
+    fast = inputs.recipe.fast
+    return Run(inputs.model_path, inputs.lora, init_kwargs, inputs.args, device, inputs.size, fast, longest)
+
+
+def predict(run: Run, rows: int, phase: str | None = None) -> Memory:
+    """The peak of a run whose micro-batches have `rows` completions, with as many micro-batches as it then needs.
+
+    With `phase` the peak of that phase.
+    """
     lasting = _lasting(run)
     if lasting.total > run.device.memory_gb:
         return lasting
@@ -107,7 +119,8 @@ def predict(run: Run, rows: int) -> Memory:
         return lasting
     cuda = run.device.kind == "cuda"
     known = Memory(phase="update", checkpoint=lasting.checkpoint)
-    found = [replace(known, phase=peak.phase, process=_process_gb(cuda), **_terms(peak, cuda)) for peak in peaks]
+    asked = [peak for peak in peaks if phase in (None, peak.phase)] or peaks
+    found = [replace(known, phase=peak.phase, process=_process_gb(cuda), **_terms(peak, cuda)) for peak in asked]
     return max(found, key=lambda memory: memory.total)
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_kit.chat import not_loadable
 from grpo_kit.device import Device
-from grpo_kit.errors import first_line, shorten
+from grpo_kit.errors import NotFiniteError, first_line, is_out_of_memory, shorten
+from grpo_kit.not_finite import lost_weights
 from grpo_kit.recipe import Recipe, validated
 from grpo_kit.recipe_file import is_file
 from grpo_kit.shipped import tiny_model
@@ -126,7 +127,11 @@ def load_model(recipe: Recipe, model_path: str, device: Device, init_kwargs: dic
             model_path, dtype=dtype, use_safetensors=True, trust_remote_code=False, **init_kwargs
         )
     except Exception as error:  # of whatever type: a damaged or unsupported checkpoint
+        if is_out_of_memory(error):
+            raise
         raise not_loadable(recipe, "weights", error) from None
+    if (lost := lost_weights(model)) is not None:
+        raise recipe.error("model", f"{recipe.model} holds what is no number: {lost.what}; take another checkpoint")
     return model
 
 
@@ -161,7 +166,12 @@ def is_adapter(folder: str) -> bool:
 
 
 def save_model(model: Any, folder: Path, dtype: "torch.dtype") -> None:
-    """Write the model to use: the adapter, or all weights in the given dtype. The model itself stays as it is."""
+    """Write the model to use: the adapter, or all weights in the given dtype. The model itself stays as it is.
+
+    Raises NotFiniteError, and nothing is written, where a weight is not finite.
+    """
+    if (lost := lost_weights(model)) is not None:
+        raise NotFiniteError(f"{folder.name}/ is not written: {lost.describe()}", weights_lost=True)
     if hasattr(model, "peft_config"):
         model.save_pretrained(folder)
         return

@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from torch import OutOfMemoryError
 from transformers import TrainerCallback
 
 from grpo_kit.console import Console
 from grpo_kit.data import Data
 from grpo_kit.difficulty import Difficulty, difficulty_of, flat_groups
-from grpo_kit.errors import RunError
+from grpo_kit.errors import is_out_of_memory
 from grpo_kit.judged import JudgedRow, held_out_tokens, task_of
+from grpo_kit.out_of_memory import out_of_memory
 from grpo_kit.prediction import FOLDER
 from grpo_kit.preflight_advice import CUT, EASIEST, HARDEST, Circumstances, Decision, decide
 from grpo_kit.prepare import Prepared
@@ -28,7 +28,7 @@ from grpo_kit.run_dir import RunDir, new_folder, resolved_recipe, write_recipe
 from grpo_kit.sampler import Sampler
 from grpo_kit.scoring import Scorer
 from grpo_kit.summary import peak_memory_gb
-from grpo_kit.train import OUT_OF_MEMORY, build_trainer
+from grpo_kit.train import build_trainer
 
 if TYPE_CHECKING:
     from grpo_kit.trainer import Rollout
@@ -110,8 +110,10 @@ def preflight(
                 console.say("timing steps with learning rate 0")
                 with timer.ended_by_ctrl_c():
                     trainer.train()
-        except OutOfMemoryError as error:
-            raise RunError(OUT_OF_MEMORY) from error
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise out_of_memory(prepared, error, None, lambda: None) from None
+            raise
     goal, rewards, interrupted = prepared.goal, prepared.rewards, sampler.interrupted or timer.interrupted
     difficulty = difficulty_of(found, rewards, goal, group)
     about = _circumstances(prepared, found, str(run.path / "rows.jsonl"))

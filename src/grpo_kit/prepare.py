@@ -13,7 +13,17 @@ from grpo_kit.data import Data
 from grpo_kit.device import a_card
 from grpo_kit.errors import RecipeError
 from grpo_kit.inputs import Inputs, load_inputs
-from grpo_kit.memory import Memory, Run, advice, largest_fitting, micro_batch, micro_batches, near_limit, predict
+from grpo_kit.memory import (
+    Memory,
+    Run,
+    advice,
+    largest_fitting,
+    micro_batch,
+    micro_batches,
+    near_limit,
+    predict,
+    run_of,
+)
 from grpo_kit.recipe import Recipe
 from grpo_kit.vllm_rules import with_vllm
 
@@ -60,9 +70,7 @@ def prepare(recipe: Recipe, run_folder: Path = Path("runs"), card_gb: float | No
     """
     inputs = load_inputs(recipe, run_folder)
     card = inputs.device if card_gb is None else a_card(card_gb)
-    init_kwargs = inputs.settings.from_recipe.get("model_init_kwargs") or {}
-    longest = max(inputs.prompt_tokens)
-    run = Run(inputs.model_path, inputs.lora, init_kwargs, inputs.args, card, inputs.size, recipe.fast, longest)
+    run = run_of(inputs, card)
     plan = _plan(recipe, inputs.args, inputs.data, inputs.prompt_tokens, run, asked=card_gb is not None)
     more = (_long_warmup(inputs.args), near_limit(plan.memory, card))
     notes = (*inputs.notes, *(note for note in more if note))

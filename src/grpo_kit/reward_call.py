@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
-from grpo_kit.errors import first_line, shorten
+from grpo_kit.errors import first_line, is_out_of_memory, shorten
 
 TRACE_DEPTH = 20
 
@@ -101,7 +101,7 @@ def _guarded(call: RewardCall, compute: Callable[[], T]) -> T | Fault:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and multiprocessing.parent_process() is None:
             raise  # a worker is deaf to the user's, so there it is the reward's own
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             return Fault("memory", f"{call.name} ran out of memory")
         return fault_of(call, error, f"{call.name} raised")
 
@@ -111,11 +111,6 @@ def fault_of(call: RewardCall, error: BaseException, what: str) -> Fault:
     file, line = place(error, call.path)
     said = f"{what} {type(error).__name__}: {first_line(error)}"
     return Fault("error", said, f"{file}:{line}", type(error).__name__, _own_traceback(error, call.path))
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    torchs = isinstance(error, RuntimeError) and "can't allocate memory" in first_line(error, 1000)
-    return isinstance(error, MemoryError) or torchs
 
 
 def number(name: str, value: Any, text: str) -> float | None:

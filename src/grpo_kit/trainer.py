@@ -1,5 +1,6 @@
 """The trainer, observed: scored generation batches are handed on. It and `fast_trainer` alone touch TRL's privates."""
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -10,9 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import DistributedType
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import TrainerCallback, TrainerState
 
+from grpo_kit.errors import NotFiniteError
 from grpo_kit.fast_trainer import FastTrainer
+from grpo_kit.not_finite import Cause, cause_of, lost_weights
 from grpo_kit.processes import gather
 from grpo_kit.scoring import RolloutJudge, Scores
 
@@ -76,12 +82,17 @@ class RandomStreams(TrainerCallback):
             torch.cuda.set_rng_state_all(cuda)
 
 
+WHOLE_GRADIENTS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+"""Ways of training in which each process has every gradient in full."""
+
+
 class ObservedTrainer(FastTrainer):
-    """The overrides time, keep and pass on what goes through, but for two.
+    """The overrides time, keep and pass on what goes through, but for three.
 
     PEFT's `generate` goes past the forward that accelerate has wrapped, so adapters would be sampled from without the
-    autocast that they are scored with. And a run resumed after `epochs_done` epochs would meet the rows in the order
-    of the first epoch, because the sampler's generator starts anew.
+    autocast that they are scored with. A run resumed after `epochs_done` epochs would meet the rows in the order
+    of the first epoch, because the sampler's generator starts anew. And a gradient that is not finite would reach the
+    weights: the norm, which is logged anyway, is looked at before the optimizer's step.
     """
 
     def __init__(
@@ -90,6 +101,7 @@ class ObservedTrainer(FastTrainer):
         super().__init__(reward_funcs=[*judge.trl_rewards()], **kwargs)
         self._judge, self._on_rollout, self._epochs_done = judge, on_rollout, epochs_done
         self._round = 0
+        self._losses: list[Tensor] = []
         self._random_after_step = RandomStreams()
         self.add_callback(self._random_after_step)
 
@@ -116,6 +128,55 @@ class ObservedTrainer(FastTrainer):
             self._random_after_step.restore()
             self._save_checkpoint(self.model, trial=None)
         return checkpoint
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        loss: Tensor = super().training_step(*args, **kwargs)
+        self._losses.append(loss)
+        return loss
+
+    def _clip_grad_norm(self, model: Any) -> Tensor:
+        """transformers', but in two halves: a norm of nan would make every gradient nan, and hide where it is from."""
+        if not self._reads_norm_first:
+            return super()._clip_grad_norm(model)
+        norm: Tensor = self._get_grad_norm(model)
+        clip_grads_with_norm_(model.parameters(), self.args.max_grad_norm, norm)
+        return norm
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """transformers', before the optimizer's step. Raises NotFiniteError, and the weights are unharmed.
+
+        With float16 an overflow is normal: the loss scale grows until a step overflows, and that step is left out.
+        """
+        if grad_norm is None and self._reads_norm_first:
+            grad_norm = get_total_norm([w.grad for w in model.parameters() if w.grad is not None])
+        norm = super()._get_grad_norm(model, grad_norm)
+        if norm is not None and not self.args.fp16 and not math.isfinite(float(norm)):
+            whole = self.accelerator.unwrap_model(model)
+            causes = gather(cause_of(whole, self._buffered_inputs or [], self._losses))
+            raise self._not_finite(min(causes, key=lambda cause: cause.order))
+        self._losses.clear()
+        return norm
+
+    @property
+    def _reads_norm_first(self) -> bool:
+        return self.accelerator.distributed_type in WHOLE_GRADIENTS and not self.args.fp16
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """transformers'. Raises NotFiniteError, and nothing is written, where a weight is not finite."""
+        self.check_weights()
+        super()._save_checkpoint(model, trial)
+
+    def check_weights(self) -> None:
+        """Raises NotFiniteError where a weight is not finite: a pass over all of them."""
+        lost = lost_weights(self.accelerator.unwrap_model(self.model))
+        if lost is not None:
+            raise self._not_finite(lost)
+
+    def _not_finite(self, cause: Cause) -> NotFiniteError:
+        """Weights are those after the last step; all else is of the step that is being made."""
+        step = self.state.global_step
+        when = f"after step {step}" if cause.weights_lost else f"step {step + 1}"
+        return NotFiniteError(f"{when}: {cause.describe()}", cause.weights_lost)
 
     def _generate(self, prompts: list[Any]) -> Any:
         started = time.perf_counter()
