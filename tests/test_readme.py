@@ -15,7 +15,7 @@ from grpo_kit.recipe import Recipe
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMANDS = ("run", "check", "preflight", "eval", "compare", "samples", "doctor", "ask", "env", "init")
+COMMANDS = ("run", "check", "preflight", "eval", "compare", "samples", "doctor", "report", "ask", "env", "init")
 
 
 def blocks(text: str, language: str = "") -> list[str]:

@@ -317,8 +317,9 @@ def test_values_with_a_plain_meaning(cli, line):
         ("grpo..beta=1", "override 'grpo..beta=1': write key=value"),
         ("model.x=3", "override 'model.x=3': model is 'model', not a mapping; write model={...}"),
         (
-            "rewards.variety.weight=2",
-            "override 'rewards.variety.weight=2': rewards.variety is 1.0, not a mapping; write rewards.variety={...}",
+            "rewards.variety.weight.x=2",
+            "override 'rewards.variety.weight.x=2': rewards.variety.weight is 1.0, not a mapping; "
+            "write rewards.variety.weight={...}",
         ),
         ("seed=[1", "override 'seed=[1': not valid YAML: while parsing a flow sequence"),
         ("seed=*a", "override 'seed=*a': not valid YAML: found undefined alias 'a'"),

@@ -29,9 +29,13 @@ BEST, MEASURED = "best", "measured.json"
 
 LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
 
-HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "grpo.logging_steps",
+HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
+            "grpo.logging_steps",
             "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
 """Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
+
+MICRO_BATCH = ("grpo.per_device_train_batch_size", "grpo.gradient_accumulation_steps", "grpo.steps_per_generation")
+"""Keys that may change together, where a step and a rollout then have as many completions as before."""
 
 STEADY = ("constant", "constant_with_warmup")
 """Schedules whose learning rate does not depend on how many steps there will be."""
@@ -95,6 +99,8 @@ def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> Non
     harmless = {*HARMLESS, *(f"rewards.{reward.label}.file" for reward in prepared.rewards)}  # files go by content
     if prepared.args.lr_scheduler_type in STEADY:
         harmless.add("grpo.max_steps")
+    if _completions(before) == _completions(now) and prepared.args.loss_type != "bnpo":  # it averages over each
+        harmless.update(MICRO_BATCH)
     changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
     old = run.read("provenance.json") or {}
     if not failed_in_reward(run):  # else the file had to be mended
@@ -133,6 +139,12 @@ def _hashes(record: Any) -> Any:
     if not isinstance(record, dict):
         return None
     return {key: record["sha256"] if key == "sha256" else _hashes(value) for key, value in record.items()}
+
+
+def _completions(settings: dict[str, Any]) -> tuple[int, int] | None:
+    """How many a step and a rollout of one process have; None where the recipe leaves it to the trainer."""
+    rows, steps, per_rollout = (settings.get(key) for key in MICRO_BATCH)
+    return (rows * steps, rows * (per_rollout or steps)) if rows and steps else None
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -116,20 +116,41 @@ def samples(
 def doctor(
     run: Annotated[str, typer.Argument(help="A run, or a trainer_state.json of plain TRL.")],
     fail_on: Annotated[
-        list[str] | None, typer.Option("--fail-on", help="Exit code 1 where this is found; repeatable.")
+        list[str] | None, typer.Option("--fail-on", help="NAME,NAME: exit code 1 where one is found; repeatable.")
     ] = None,
 ) -> None:
     """What is wrong with a run, why, and what to change."""
-    from grpo_kit.diagnosis.symptoms import NAMES
+    from grpo_kit.diagnosis.diagnose import NAMES, nearest
     from grpo_kit.doctor import examination_lines, examine
 
-    unknown = [name for name in fail_on or [] if name not in NAMES]
-    if unknown:
-        raise RecipeError(f"--fail-on {unknown[0]!r}: no such finding; there are {', '.join(NAMES)}")
-    history, found = examine(run)
-    for line in examination_lines(history, found):
+    grave = [name.strip() for names in fail_on or [] for name in names.split(",")]
+    for unknown in (name for name in grave if name not in NAMES):
+        raise RecipeError(f"--fail-on {unknown!r}: no such finding; write {nearest(unknown)}")
+    seen = examine(run)
+    for line in examination_lines(seen):
         typer.echo(line)
-    raise typer.Exit(1 if {finding.name for finding in found} & set(fail_on or []) else 0)
+    raise typer.Exit(1 if {finding.name for finding in seen.found} & set(grave) else 0)
+
+
+@app.command()
+def report(
+    run: RunName,
+    out: Annotated[Path | None, typer.Option("--out", help="Where to write it (default: RUN/report.html).")] = None,
+) -> None:
+    """Write a run's report, one HTML file."""
+    from grpo_kit.run_dir import find_run
+
+    found = find_run(run)
+    from grpo_kit.console import visible
+    from grpo_kit.report.write import REPORT, write_report
+
+    file = out or found.path / REPORT
+    try:
+        page = write_report(found, file)
+    except OSError as error:
+        raise RecipeError(f"{file}: cannot be written ({error.strerror}); name another place with --out") from None
+    typer.echo(f"report       {file}")
+    typer.echo(visible(page.results.sentence))
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from tqdm import tqdm
 from grpo_kit.processes import is_main
 
 if TYPE_CHECKING:
+    from grpo_kit.diagnosis.findings import Finding
     from grpo_kit.evaluate import Evaluation
     from grpo_kit.prepare import Prepared
 
@@ -99,6 +101,18 @@ def example_lines(example: dict[str, Any]) -> list[str]:
     return [f"  prompt: {visible(example['prompt'])}", *lines, f"  answer read: {read}{gold}   {rewards}"]
 
 
+def finding_lines(finding: "Finding", completions: Sequence[str] = ()) -> list[str]:
+    """What is wrong and since when; how it shows, why, and what to change; some completions that show it."""
+    return [
+        f"finding      {finding.name}, since step {finding.since}   ({finding.reference})",
+        f"  seen       {visible(finding.evidence)}",
+        f"  why        {visible(finding.cause)}",
+        f"  change     {visible(finding.change)}",
+        *([f"  override   {finding.override}"] if finding.override else []),
+        *(f"  sample     {visible(text)}".replace("\n", "\n             ") for text in completions),
+    ]
+
+
 def visible(text: str) -> str:
     """Model output as text: a control character must not act on the terminal."""
     return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -153,7 +167,8 @@ def closing_lines(summary: dict[str, Any], goal: str, folder: Path) -> list[str]
     best = summary["best"]
     if best is not None and best["step"] != summary["steps"]:
         lines.append(f"best         {best['accuracy']:.3f} after step {best['step']}, kept in {folder}/best")
-    return [*lines, f"files        {folder}"]
+    report = folder / "report.html"
+    return [*lines, *([f"report       {report}"] if report.is_file() else []), f"files        {folder}"]
 
 
 def settings_lines(prepared: "Prepared") -> list[str]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
-from grpo_kit.errors import RecipeError
+from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.prepare import Prepared
+from grpo_kit.recipe_file import is_file
 from grpo_kit.sources import find_file
 
 RUNS = Path("runs")
@@ -71,10 +72,30 @@ class RunDir:
             for line in records:
                 try:
                     record = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(record, dict):
                     yield record
+
+    def steps(self) -> Iterator[dict[str, Any]]:
+        """The metrics of each step."""
+        return (record for record in self.lines("metrics.jsonl") if type(record.get("step")) is int)
+
+    def own_evaluations(self) -> list[dict[str, Any]]:
+        """The held-out measurements that the run made itself, not those that were made of it later."""
+        return [record for record in self.lines("eval.jsonl") if "target" not in record]
+
+    def size(self, file: str) -> int:
+        """Bytes; 0 where the file is not there."""
+        path = self.path / file
+        return path.stat().st_size if path.is_file() else 0
+
+    def checkpoint_before(self, step: int) -> Path | None:
+        """The newest checkpoint of a step before one; None where there is none."""
+        numbered = {path: path.name.rsplit("-", 1)[1] for path in self.checkpoints.glob("checkpoint-*")}
+        before = {path: int(number) for path, number in numbered.items() if number.isdigit() and int(number) < step}
+        complete = [path for path in before if (path / "trainer_state.json").is_file()]
+        return max(complete, key=lambda path: before[path], default=None)
 
     def cut_back(self, file: str, step: int) -> None:
         """Keep the records up to and including `step`: what came later is about to be done again.
@@ -127,14 +148,15 @@ def _is_called(name: str, path: Path) -> bool:
 
 def find_run(text: str) -> RunDir:
     """A run by its directory, or by its recipe's name (its newest run). Raises RecipeError."""
-    if (Path(text) / "recipe.yaml").is_file():
+    if is_file(Path(text) / "recipe.yaml"):
         return RunDir(Path(text))
     name = Path(text).stem if text.endswith((".yaml", ".yml")) else text
     found = runs_called(name) if "/" not in name else []
     if not found:
         have = sorted(path.name for path in RUNS.glob("*")) if RUNS.is_dir() else []
         more = ["..."] if len(have) > SHOWN else []
-        raise RecipeError(f"{text}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
+        asked = text if len(text) < 300 else shorten(text)
+        raise RecipeError(f"{asked}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
     return found[0]
 
 

@@ -4,24 +4,26 @@ import copy
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from grpo_kit.checkpoint import StopRequest, listen_for_stop, open_run, step_of
+from grpo_kit.checkpoint import StopRequest, checkpoints_of, listen_for_stop, open_run, step_of, unreadable
 from grpo_kit.console import Console, closing_lines, plan_lines
 from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
-from grpo_kit.errors import RewardError, RunError
+from grpo_kit.errors import NotFiniteError, RewardError, RunError, is_out_of_memory
 from grpo_kit.evaluate import Evaluation, nothing_right
 from grpo_kit.held_out import HeldOut, save_for_use
 from grpo_kit.model import load_model, weights_fingerprint, without_dropout
+from grpo_kit.out_of_memory import UNFINISHED, out_of_memory, phase_of
 from grpo_kit.prepare import Prepared
-from grpo_kit.processes import is_main, on_main, together
+from grpo_kit.processes import count, is_main, on_main, together
 from grpo_kit.record import Recorder
+from grpo_kit.report.write import report_written
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import RolloutJudge, Scorer
 from grpo_kit.summary import summarise
@@ -44,7 +46,12 @@ def train(
         console.say(line)
 
     clock = Clock(run)
-    with listen_for_stop() as stop, failures_recorded(run, clock, stop), closing(shared_workers()):
+    with (
+        report_written(run, console),
+        listen_for_stop() as stop,
+        failures_recorded(prepared, run, clock, stop),
+        closing(shared_workers()),
+    ):
         recorder = Recorder(prepared, run, console)
         scorer = Scorer(prepared.rewards, prepared.recipe.on_reward_error == "skip")
         measure = HeldOut(prepared, scorer, run, console, stop, recorder.on_lost)
@@ -63,8 +70,9 @@ def train(
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
         elif not stop.agreed():
             console.start_progress("training", prepared.plan.steps, done)
-            with state_saved_on_reward_error(trainer):
+            with last_state_saved(prepared, run, trainer):
                 trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                trainer.check_weights()
             console.stop_progress()
         steps = trainer.state.global_step
         after = measure(model, steps)
@@ -158,13 +166,6 @@ def refuse_hopeless(before: Evaluation) -> None:
         raise refused
 
 
-OUT_OF_MEMORY = (
-    "out of memory; `grpo-kit check` shows what it is for: lower grpo.per_device_train_batch_size (and raise "
-    "grpo.gradient_accumulation_steps by the same factor), sample less at once with grpo.steps_per_generation, or set "
-    "grpo.activation_checkpointing=true"
-)
-
-
 class Clock:
     """Seconds that a run has taken, those before a resume included as far as they were recorded."""
 
@@ -179,11 +180,15 @@ class Clock:
 
 
 @contextmanager
-def failures_recorded(run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[None]:
-    """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on."""
+def failures_recorded(prepared: Prepared, run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[None]:
+    """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on.
+
+    Raises RunError where there was no memory for what is not a step: the load, or a held-out measurement.
+    """
     try:
         yield
-    except BaseException as error:
+    except BaseException as raised:
+        error = out_of_memory(prepared, raised, None, lambda: last_good(run)) if is_out_of_memory(raised) else raised
         status, reason = "failed", f"{type(error).__name__}: {error}"
         if isinstance(error, SystemExit) and stop.asked:
             status, reason = "stopped", signal.Signals(stop.asked).name
@@ -191,14 +196,17 @@ def failures_recorded(run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[
             steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
             run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
             run.event(status, steps, reason=reason)
-        if isinstance(error, torch.OutOfMemoryError):
-            raise RunError(OUT_OF_MEMORY) from error
+        if error is not raised:
+            raise error from None
         raise
 
 
 @contextmanager
-def state_saved_on_reward_error(trainer: DynamicSamplingTrainer) -> Iterator[None]:
-    """A reward that fails costs no finished step: they are saved, and the error says how to go on."""
+def last_state_saved(prepared: Prepared, run: RunDir, trainer: DynamicSamplingTrainer) -> Iterator[None]:
+    """A step that fails costs none that is finished: they are saved, and the error says how to go on.
+
+    That is for rewards, for values that are not finite and for memory; anything else goes on as it is.
+    """
     try:
         yield
     except RewardError as error:
@@ -207,3 +215,35 @@ def state_saved_on_reward_error(trainer: DynamicSamplingTrainer) -> Iterator[Non
         said = RewardError(f"step {trainer.state.global_step + 1}: {error}{saved}", error.details)
         said.everywhere = error.everywhere
         raise said from None
+    except NotFiniteError as error:
+        raise _with_last_good(run, trainer, error) from None
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            unharmed = phase_of(error) in UNFINISHED and count() == 1  # others would wait for this one to save
+            step = trainer.state.global_step + 1
+            raise out_of_memory(prepared, error, step, lambda: _saved(run, trainer, unharmed)) from None
+        try:
+            trainer.check_weights()  # sampling from a model that is lost ends in a RuntimeError
+        except NotFiniteError as lost:
+            raise _with_last_good(run, trainer, lost) from None
+        raise
+
+
+def _saved(run: RunDir, trainer: DynamicSamplingTrainer, unharmed: bool) -> Path | None:
+    """The checkpoint to go on from: one of the last step, where the weights are its and they can be saved."""
+    if unharmed:
+        with suppress(RuntimeError, MemoryError, OSError):
+            trainer.save_last_state()
+    return last_good(run)
+
+
+def _with_last_good(run: RunDir, trainer: DynamicSamplingTrainer, error: NotFiniteError) -> NotFiniteError:
+    """The error with the checkpoint that is left; where the weights are unharmed that is one of the last step."""
+    checkpoint = _saved(run, trainer, not error.weights_lost)
+    left = f"the last good checkpoint is {checkpoint}" if checkpoint else "there is no checkpoint yet"
+    return NotFiniteError(f"{error}; {left}", error.weights_lost)
+
+
+def last_good(run: RunDir) -> Path | None:
+    """The newest checkpoint that is whole; none is ever written with a weight that is not finite."""
+    return next((path for path in reversed(checkpoints_of(run)) if unreadable(path) is None), None)
