@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: smoke-test test check fix bench gpu-check clean
+.PHONY: smoke-test test faults chaos audit check fix bench gpu-check clean
 
 # Train the built-in model on sums: a minute or two on a CPU, no download of a model.
 smoke-test: .venv/installed
@@ -10,6 +10,15 @@ smoke-test: .venv/installed
 # All tests; no GPU, network or hub.
 test: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+# Kill 40 runs at bad moments, resume each, and compare: about 25 minutes.
+faults: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -s -p no:cacheprovider tests/fault_injection.py
+
+# Known vulnerabilities of the pinned dependencies; asks a database on the network.
+audit: .venv/installed
+	$(PYTHON) -m venv .venv/audit && .venv/audit/bin/pip install --quiet pip-audit
+	.venv/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 # Format, lint, types and the fast tests.
 check: .venv/installed

@@ -37,6 +37,7 @@ LAYERS = [
     {"prepare", "judged", "out_of_memory"},
     {"inputs", "generate"},
     {"reward_checks", "gold_scan", "row_filters"},
+    {"rollout"},
     {"scoring"},
     {
         "rewards",
@@ -53,6 +54,8 @@ LAYERS = [
     {"sources", "rows", "recipe", "device", "trl_rules"},
     {
         "jsonl",
+        "durable",
+        "lock",
         "recipe_file",
         "recipe_sections",
         "schema",

@@ -13,7 +13,9 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError, safe_open
 
+from grpo_kit.durable import recover
 from grpo_kit.errors import RecipeError, RewardError
+from grpo_kit.lock import Lock
 from grpo_kit.prediction import matching_preflight
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import count, gather, is_main
@@ -41,15 +43,19 @@ STEADY = ("constant", "constant_with_warmup")
 """Schedules whose learning rate does not depend on how many steps there will be."""
 
 
-def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, list[str]]:
+def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path | None, list[str]]:
     """The run directory, the checkpoint to go on from, and what to tell the user about the choice.
 
     A new directory, or with `resume` the newest unfinished one of this recipe with its newest readable checkpoint.
-    Raises RecipeError where that run was another one, or where none of its checkpoints can be read.
+    Raises RecipeError where that run was another one, is going on, or where none of its checkpoints can be read.
     """
     run = unfinished_run(prepared.recipe) if resume else None
     if run is None:
-        return start_run(prepared), None, ["nothing unfinished to resume, so a new run"] if resume else []
+        new = new_run(prepared.recipe.run_name)
+        lock.take(new.path)
+        start_run(new, prepared)
+        return new, None, ["nothing unfinished to resume, so a new run"] if resume else []
+    lock.take(run.path)
     origin = provenance(prepared)
     check_unchanged(run, prepared, origin)
     mended = take_over_rewards(run, prepared, origin["rewards"])
@@ -57,6 +63,9 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
     done = step_of(checkpoint) if checkpoint else 0
     if done > prepared.plan.steps:
         raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
+    recover(run.path / BEST)
+    for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
+        shutil.rmtree(left, ignore_errors=True)
     for file in LOGS:
         run.cut_back(file, done)
     if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
@@ -65,9 +74,8 @@ def open_run(prepared: Prepared, resume: bool) -> tuple[RunDir, Path | None, lis
     return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
 
 
-def start_run(prepared: Prepared) -> RunDir:
-    """A new run directory with all that is known before the first step."""
-    run = new_run(prepared.recipe.run_name)
+def start_run(run: RunDir, prepared: Prepared) -> None:
+    """Write all that is known before the first step."""
     write_recipe(run, prepared)
     run.write("grpo_config.json", prepared.args.to_dict())
     origin = provenance(prepared)
@@ -77,7 +85,6 @@ def start_run(prepared: Prepared) -> RunDir:
         run.event("warning", 0, message=note)
     if (foretold := matching_preflight(prepared)) is not None:
         run.write("preflight.json", foretold)
-    return run
 
 
 def unfinished_run(recipe: Recipe) -> RunDir | None:
@@ -236,7 +243,10 @@ def listen_for_stop() -> Iterator[StopRequest]:
             raise SystemExit(128 + number)
         request.asked = number
         if is_main():
-            print("\nstopping after this step and saving; once more leaves at once", flush=True)
+            print(
+                "\nstopping after this step, or the last one of its rollout, and saving; once more leaves at once",
+                flush=True,
+            )
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

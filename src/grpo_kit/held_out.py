@@ -11,6 +11,7 @@ from transformers import AutoConfig, TrainerCallback
 
 from grpo_kit.checkpoint import BEST, MEASURED, StopRequest
 from grpo_kit.console import Console, evaluation_lines
+from grpo_kit.durable import written_whole
 from grpo_kit.evaluate import Evaluation, difference_of, evaluate
 from grpo_kit.judged import LENIENT, JudgedRow, Task, lenient
 from grpo_kit.model import save_model
@@ -85,24 +86,20 @@ class HeldOut(TrainerCallback):
 
     def _keep_rows(self, task: Task, rows: list[JudgedRow]) -> None:
         """Of the first measurement for good, of a later one until the next."""
-        kept = RunDir(self.run.path / "evals" / f"step-{task.step}.tmp")
-        shutil.rmtree(kept.path, ignore_errors=True)
-        kept.path.mkdir(parents=True)
-        kept.append("rows.jsonl", *(row_record(task, row) for row in rows))
-        kept.append("samples.jsonl", *(record for row in rows for record in sample_records(task, row)))
-        for old in kept.path.parent.glob("step-*"):
-            if old != kept.path and (task.step == 0 or old.name != "step-0"):
+        folder = self.run.path / "evals" / f"step-{task.step}"
+        with self.run.without("evals/"), written_whole(folder) as aside:
+            aside.mkdir(parents=True)
+            kept = RunDir(aside)
+            kept.append("rows.jsonl", *(row_record(task, row) for row in rows))
+            kept.append("samples.jsonl", *(record for row in rows for record in sample_records(task, row)))
+        for old in folder.parent.glob("step-*"):
+            if old != folder and (task.step == 0 or old.name != "step-0"):
                 shutil.rmtree(old)
-        kept.path.rename(kept.path.with_suffix(""))
 
     def _keep_model(self, model: Any, evaluation: Evaluation) -> None:
-        """All of it, or what was there before: it is written aside first."""
-        best, aside = self.run.path / BEST, self.run.path / f"{BEST}.tmp"
-        shutil.rmtree(aside, ignore_errors=True)
-        save_for_use(self.prepared, model, aside)
-        RunDir(aside).write(MEASURED, evaluation.summary() | {"step": evaluation.step})
-        shutil.rmtree(best, ignore_errors=True)
-        aside.rename(best)
+        with self.run.without(f"{BEST}/"), written_whole(self.run.path / BEST) as best:
+            save_for_use(self.prepared, model, best)
+            RunDir(best).write(MEASURED, evaluation.summary() | {"step": evaluation.step})
 
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         every = self.prepared.recipe.eval_every

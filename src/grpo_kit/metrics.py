@@ -3,16 +3,14 @@
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_kit.difficulty import percentile
+from grpo_kit.prepare import Prepared
 from grpo_kit.rewards import Reward
+from grpo_kit.rollout import Rollout
 from grpo_kit.scoring import Scores, total_reward
 from grpo_kit.stats import is_flat, spread_of
-
-if TYPE_CHECKING:
-    from grpo_kit.prepare import Prepared
-    from grpo_kit.trainer import Rollout
 
 SECONDS = "kit/seconds/"
 
@@ -24,7 +22,7 @@ SMALL = 0.01
 """Share of full marks that a group's rewards must differ by at least to mean something."""
 
 
-def rollout_metrics(rollout: "Rollout", prepared: "Prepared", answers: Sequence[str | None] = ()) -> dict[str, float]:
+def rollout_metrics(rollout: Rollout, prepared: Prepared, answers: Sequence[str | None] = ()) -> dict[str, float]:
     """Shares are of groups or of completions, between 0 and 1; NaN where there is nothing to divide by.
 
     `answers` are those read in the completions; where the goal's reward reads none, their share is left out.

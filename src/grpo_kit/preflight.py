@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -24,14 +24,12 @@ from grpo_kit.out_of_memory import out_of_memory
 from grpo_kit.prediction import FOLDER
 from grpo_kit.preflight_advice import CUT, EASIEST, HARDEST, Circumstances, Decision, decide
 from grpo_kit.prepare import Prepared
+from grpo_kit.rollout import Rollout
 from grpo_kit.run_dir import RunDir, new_folder, resolved_recipe, write_recipe
 from grpo_kit.sampler import Sampler
 from grpo_kit.scoring import Scorer
 from grpo_kit.summary import peak_memory_gb
 from grpo_kit.train import build_trainer
-
-if TYPE_CHECKING:
-    from grpo_kit.trainer import Rollout
 
 ROWS = 100
 
@@ -196,7 +194,7 @@ class StepTimer(TrainerCallback):
         self.interrupted = False
         self._started = 0.0
 
-    def on_rollout(self, rollout: "Rollout") -> None:
+    def on_rollout(self, rollout: Rollout) -> None:
         self.tokens.append(sum(len(ids) for ids in rollout.completion_ids))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

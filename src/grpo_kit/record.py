@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -18,12 +18,9 @@ from grpo_kit.errors import RewardError, RunError, shorten
 from grpo_kit.metrics import SECONDS, largest_of_b, rollout_metrics
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main
+from grpo_kit.rollout import Rollout
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import LostScore
-
-if TYPE_CHECKING:
-    from grpo_kit.trainer import Rollout
-
 
 UNJUDGED_BATCHES = 3
 """So many in a row without a single score end the run: it could go on for a night and learn nothing."""
@@ -52,11 +49,11 @@ class Recorder(TrainerCallback):
         self._step_ended: float | None = None
         self._moved = prepared.lora is None
 
-    def on_rollout(self, rollout: "Rollout") -> None:
+    def on_rollout(self, rollout: Rollout) -> None:
         """For all processes. Raises RewardError where too many batches in a row were not judged."""
         on_main(lambda: self._write_rollout(rollout))
 
-    def _write_rollout(self, rollout: "Rollout") -> None:
+    def _write_rollout(self, rollout: Rollout) -> None:
         self.on_lost(rollout.scores.lost)
         records = samples(rollout, self.prepared)
         metrics = rollout_metrics(rollout, self.prepared, [record["answer_read"] for record in records])
@@ -115,6 +112,11 @@ class Recorder(TrainerCallback):
                     f"note       reward {one.label} judges nothing where this happens (counted, and written to "
                     f"events.jsonl): {one.fault.what}{at}, completion {shorten(one.completion)}"
                 )
+
+    def warn(self, message: str) -> None:
+        """For the main process: something went wrong that the run can do without."""
+        self.console.say(f"warning    {message}")
+        self.run.event("warning", self._step, message=message)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._step = state.global_step + 1
@@ -176,7 +178,7 @@ def facts_of(prepared: Prepared) -> Facts:
     )
 
 
-def samples(rollout: "Rollout", prepared: Prepared) -> list[dict[str, Any]]:
+def samples(rollout: Rollout, prepared: Prepared) -> list[dict[str, Any]]:
     """One record per completion, as `samples.jsonl` keeps it."""
     records = []
     for position, index in enumerate(rollout.rows):
@@ -205,7 +207,7 @@ def _seconds_of(metrics: dict[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key.startswith(SECONDS)}
 
 
-def _why(rollout: "Rollout") -> str:
+def _why(rollout: Rollout) -> str:
     """What kept the completions of a batch from being judged."""
     if not rollout.scores.lost:
         return "all rewards returned None for all of them"

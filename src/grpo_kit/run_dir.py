@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import SafetensorError
 
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.prepare import Prepared
@@ -28,6 +30,8 @@ class RunDir:
     """The directory of one run; `docs/run_directory.md` says what each file holds."""
 
     path: Path
+    on_unwritable: Callable[[str, Exception], None] | None = None
+    "Told of a file that could not be written, which the run then goes on without; None: that is an error."
 
     @property
     def checkpoints(self) -> Path:
@@ -39,9 +43,26 @@ class RunDir:
 
     def append(self, file: str, *records: dict[str, Any]) -> None:
         """Add a line for each record to a .jsonl file, all at once; where the process dies the last may be cut off."""
-        lines = (json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
-        with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
-            out.write("".join(lines))
+        text = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
+        before = self.size(file)
+        with self.without(file):
+            try:
+                with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
+                    out.write(text)
+            except OSError:
+                if self.size(file) > before:
+                    os.truncate(self.path / file, before)  # else the next line would begin within this one
+                raise
+
+    @contextmanager
+    def without(self, what: str) -> Iterator[None]:
+        """Go on without what could not be written, where `on_unwritable` is told of it."""
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if self.on_unwritable is None:
+                raise
+            self.on_unwritable(what, error)
 
     def event(self, kind: str, step: int, **more: Any) -> None:
         self.append("events.jsonl", {"event": kind, "step": step, "time": round(time.time(), 3), **more})
@@ -53,8 +74,12 @@ class RunDir:
     def write_text(self, file: str, text: str) -> None:
         """Replace a file; a reader never sees half of it."""
         aside = self.path / f"{file}.tmp"
-        aside.write_text(text, encoding="utf-8", errors="backslashreplace")
-        os.replace(aside, self.path / file)
+        with self.without(file):
+            try:
+                aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+                os.replace(aside, self.path / file)
+            finally:
+                aside.unlink(missing_ok=True)
 
     def read(self, file: str) -> dict[str, Any] | None:
         path = self.path / file

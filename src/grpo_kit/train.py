@@ -5,29 +5,33 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from grpo_kit.checkpoint import StopRequest, checkpoints_of, listen_for_stop, open_run, step_of, unreadable
 from grpo_kit.console import Console, closing_lines, plan_lines
+from grpo_kit.durable import written_whole
 from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
-from grpo_kit.errors import NotFiniteError, RewardError, RunError, is_out_of_memory
+from grpo_kit.errors import NotFiniteError, RewardError, RunError, first_line, is_out_of_memory
 from grpo_kit.evaluate import Evaluation, nothing_right
 from grpo_kit.held_out import HeldOut, save_for_use
+from grpo_kit.lock import Lock
 from grpo_kit.model import load_model, weights_fingerprint, without_dropout
 from grpo_kit.out_of_memory import UNFINISHED, out_of_memory, phase_of
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import count, is_main, on_main, together
 from grpo_kit.record import Recorder
 from grpo_kit.report.write import report_written
+from grpo_kit.rollout import Rollout
 from grpo_kit.run_dir import RunDir
 from grpo_kit.scoring import RolloutJudge, Scorer
 from grpo_kit.summary import summarise
-from grpo_kit.trainer import Rollout
 from grpo_kit.workers import shared_workers
 
 
@@ -41,12 +45,15 @@ def train(
     `stopped`. Of several processes each does all of it but for writing.
     """
     console = console or Console()
-    run, checkpoint, said = on_main(lambda: open_run(prepared, resume))
+    lock = Lock()
+    run, checkpoint, said = on_main(lambda: open_run(prepared, resume, lock))
+    run = replace(run, on_unwritable=said_once(console))
     for line in [*plan_lines(prepared), f"run        {run.path}", *said]:
         console.say(line)
 
     clock = Clock(run)
     with (
+        closing(lock),
         report_written(run, console),
         listen_for_stop() as stop,
         failures_recorded(prepared, run, clock, stop),
@@ -57,7 +64,7 @@ def train(
         measure = HeldOut(prepared, scorer, run, console, stop, recorder.on_lost)
         done = step_of(checkpoint) if checkpoint else 0
         callbacks = [measure, recorder, Stopper(stop)]
-        trainer = build_trainer(prepared, scorer, run, recorder.on_rollout, callbacks, done)
+        trainer = build_trainer(prepared, scorer, run, recorder.on_rollout, callbacks, done, recorder.warn)
         if trainer.slow_because:
             console.say(f"note       slower than it could be: {trainer.slow_because}")
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -79,7 +86,7 @@ def train(
 
         moved = untouched != weights_fingerprint(model)
         if steps:
-            on_main(lambda: save_for_use(prepared, model, run.final))
+            on_main(lambda: save_final(prepared, model, run))
         summary = on_main(
             lambda: summarise(prepared, run, stop, before, after, moved, steps, clock.seconds(), measure.fallen)
         )
@@ -96,6 +103,7 @@ def build_trainer(
     on_rollout: Callable[[Rollout], None],
     callbacks: Sequence[TrainerCallback],
     steps_done: int = 0,
+    warn: Callable[[str], None] = print,
 ) -> DynamicSamplingTrainer:
     """The preconfigured trainer. Its rows carry only the prompt and an index; rewards look the columns up by it."""
     rows = prepared.data.rows
@@ -119,10 +127,36 @@ def build_trainer(
         judge=RolloutJudge(scorer, rows, prepared.chat.decode),
         on_rollout=on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,
+        checkpoint_bytes=int(prepared.plan.memory.checkpoint * 1e9),
+        warn=warn,
     )
     for noisy in [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"]:
         trainer.remove_callback(noisy)
     return trainer
+
+
+def save_final(prepared: Prepared, model: Any, run: RunDir) -> None:
+    """The model to use. Raises RunError where there is no room for it: all that was learned would be thrown away."""
+    try:
+        with written_whole(run.final) as folder:
+            save_for_use(prepared, model, folder)
+    except (OSError, SafetensorError) as error:
+        raise RunError(
+            f"{run.final} cannot be written ({first_line(error)}); the checkpoints are there: free some space, and go "
+            "on with --resume"
+        ) from None
+
+
+def said_once(console: Console) -> Callable[[str, Exception], None]:
+    """What to tell of a file of the run that cannot be written: the run goes on, and says so once for each."""
+    told: set[str] = set()
+
+    def say(what: str, error: Exception) -> None:
+        if what not in told:
+            told.add(what)
+            console.say(f"warning    {what} cannot be written ({first_line(error)}); training goes on without it")
+
+    return say
 
 
 class _Prompts:

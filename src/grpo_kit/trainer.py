@@ -2,65 +2,29 @@
 
 import math
 import random
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate.utils import DistributedType
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import TrainerCallback, TrainerState
+from transformers.trainer_utils import rotate_checkpoints
 
-from grpo_kit.errors import NotFiniteError
+from grpo_kit.durable import aside_of, install
+from grpo_kit.errors import NotFiniteError, RunError, first_line
 from grpo_kit.fast_trainer import FastTrainer
 from grpo_kit.not_finite import Cause, cause_of, lost_weights
-from grpo_kit.processes import gather
-from grpo_kit.scoring import RolloutJudge, Scores
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One scored generation batch of all processes, in groups of `num_generations` consecutive completions.
-
-    `scores` and `advantages` have one entry per completion; `rows` are indices of data rows; times are seconds, those
-    of the main process.
-    """
-
-    step: int
-    rows: list[int]
-    completion_ids: list[list[int]]
-    scores: Scores
-    advantages: list[float]
-    generation_s: float
-    rewards_s: float
-    round: int = 0
-    "0 for the step's own prompts; above it for prompts that dynamic sampling put in the place of flat groups."
-
-
-def joined(parts: Sequence[Rollout]) -> Rollout:
-    """What each of the processes sampled and scored as one rollout, in their order; a group may span two of them."""
-    scores = [part.scores for part in parts]
-    starts = [sum(len(part.rows) for part in parts[:at]) for at in range(len(parts))]
-    return replace(
-        parts[0],
-        rows=[row for part in parts for row in part.rows],
-        completion_ids=[ids for part in parts for ids in part.completion_ids],
-        advantages=[advantage for part in parts for advantage in part.advantages],
-        scores=replace(
-            scores[0],
-            values={label: [value for one in scores for value in one.values[label]] for label in scores[0].values},
-            lost=[
-                replace(lost, index=start + lost.index)
-                for start, one in zip(starts, scores, strict=True)
-                for lost in one.lost
-            ],
-        ),
-    )
+from grpo_kit.processes import gather, is_main, on_main, together
+from grpo_kit.rollout import Rollout, joined
+from grpo_kit.scoring import RolloutJudge
 
 
 class RandomStreams(TrainerCallback):
@@ -82,6 +46,29 @@ class RandomStreams(TrainerCallback):
             torch.cuda.set_rng_state_all(cuda)
 
 
+class BetweenRollouts(TrainerCallback):
+    """Puts off a checkpoint, or an early end, to the next step after which no rollout is half used.
+
+    A rollout may serve several steps, and what is left of it is in no checkpoint: a run that went on from there would
+    sample anew, and be another run.
+    """
+
+    def __init__(self, trainer: "ObservedTrainer"):
+        self._trainer = trainer
+        self._save = self._stop = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._save |= control.should_save
+        self._stop |= control.should_training_stop
+        ready = not self._trainer.rollout_half_used()
+        control.should_save = self._save and ready
+        control.should_training_stop = self._stop and (ready or state.global_step >= state.max_steps)
+        self._save &= not ready
+
+
+NO_SAVE = (OSError, RuntimeError, SafetensorError, RunError)
+"""What a full or failing disk makes of a checkpoint: torch and safetensors have types of their own for it."""
+
 WHOLE_GRADIENTS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 """Ways of training in which each process has every gradient in full."""
 
@@ -96,14 +83,23 @@ class ObservedTrainer(FastTrainer):
     """
 
     def __init__(
-        self, *, judge: RolloutJudge, on_rollout: Callable[[Rollout], None], epochs_done: int = 0, **kwargs: Any
+        self,
+        *,
+        judge: RolloutJudge,
+        on_rollout: Callable[[Rollout], None],
+        epochs_done: int = 0,
+        checkpoint_bytes: int = 0,
+        warn: Callable[[str], None] = print,
+        **kwargs: Any,
     ):
         super().__init__(reward_funcs=[*judge.trl_rewards()], **kwargs)
         self._judge, self._on_rollout, self._epochs_done = judge, on_rollout, epochs_done
+        self._checkpoint_bytes, self._warn = checkpoint_bytes, warn
         self._round = 0
         self._losses: list[Tensor] = []
         self._random_after_step = RandomStreams()
         self.add_callback(self._random_after_step)
+        self.add_callback(BetweenRollouts(self))
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         sampler: Any = super()._get_train_sampler(dataset)
@@ -117,17 +113,28 @@ class ObservedTrainer(FastTrainer):
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
 
     def save_last_state(self) -> Path | None:
-        """A checkpoint of the last finished step, from within the next one; None where no step is finished.
+        """A checkpoint of the last finished step, from within the next one.
 
-        The random streams are saved as they were then, so that going on repeats what was interrupted.
+        None where there cannot be one: no step is finished, a rollout was half used then, or the disk is full. The
+        random streams are saved as they were, so that going on repeats what was interrupted.
         """
-        if not self.state.global_step:
+        if not self.state.global_step or self.rollout_half_used(before=len(self._losses)):
             return None
-        checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        checkpoint = self._checkpoint
         if not gather(checkpoint.is_dir())[0]:  # before one of them makes it
             self._random_after_step.restore()
             self._save_checkpoint(self.model, trial=None)
-        return checkpoint
+        return checkpoint if gather(checkpoint.is_dir())[0] else None
+
+    def rollout_half_used(self, before: int = 0) -> bool:
+        """Whether the newest rollout has more micro-batches to serve; or had, so many micro-batches ago."""
+        args: Any = self.args
+        return bool((self._step - before) % (args.steps_per_generation * self.num_iterations))
+
+    @property
+    def _checkpoint(self) -> Path:
+        """Where one of the last finished step is."""
+        return Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         loss: Tensor = super().training_step(*args, **kwargs)
@@ -162,9 +169,39 @@ class ObservedTrainer(FastTrainer):
         return self.accelerator.distributed_type in WHOLE_GRADIENTS and not self.args.fp16
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """transformers'. Raises NotFiniteError, and nothing is written, where a weight is not finite."""
+        """transformers', but whole or not at all; where it cannot be written the run goes on, and says so.
+
+        Raises NotFiniteError, and nothing is written, where a weight is not finite.
+        """
         self.check_weights()
-        super()._save_checkpoint(model, trial)
+        checkpoint, folder = self._checkpoint, str(self.args.output_dir)
+        aside = aside_of(checkpoint.parent / "checkpoint")
+        try:
+            on_main(lambda: self._make_room(aside))
+            self.args.output_dir = str(aside)
+            with together():
+                super()._save_checkpoint(model, trial)
+            on_main(lambda: self._install(aside / checkpoint.name, checkpoint))
+        except NO_SAVE as error:
+            said = f"{checkpoint} is not written, and training goes on: {first_line(error)}"
+            on_main(lambda: self._warn(said))
+        finally:
+            self.args.output_dir = folder
+            if is_main():
+                shutil.rmtree(aside, ignore_errors=True)
+
+    def _make_room(self, aside: Path) -> None:
+        """Raises OSError where the disk has less than a checkpoint takes."""
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        free = shutil.disk_usage(aside).free
+        if free < self._checkpoint_bytes:
+            raise OSError(f"{free / 1e6:.0f} MB of disk are free, and it takes {self._checkpoint_bytes / 1e6:.0f} MB")
+
+    def _install(self, aside: Path, checkpoint: Path) -> None:
+        """Give a complete checkpoint its name; then the oldest may go."""
+        install(aside, checkpoint)
+        rotate_checkpoints(str(checkpoint.parent), self.args.save_total_limit)
 
     def check_weights(self) -> None:
         """Raises NotFiniteError where a weight is not finite: a pass over all of them."""

@@ -1,0 +1,101 @@
+"""Checkpoints: when they are saved, that they are whole, and that a run has one owner."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from whole_run import RECIPE, lines, run, same_weights, summary
+
+from grpo_kit.checkpoint import checkpoints_of
+from grpo_kit.errors import RecipeError
+from grpo_kit.lock import Lock
+from grpo_kit.run_dir import RunDir
+from grpo_kit.train import Stopper
+
+SHARED = ("grpo.steps_per_generation=6", "grpo.per_device_train_batch_size=8", "grpo.max_steps=6", "dataset.limit=60")
+"""Two micro-batches a step and six a rollout: each rollout serves three steps."""
+
+
+@pytest.fixture(autouse=True)
+def recipe(own_folder):
+    Path("sums.yaml").write_text(RECIPE)
+
+
+def saved(name: str = "sums") -> list[str]:
+    return [path.name for path in checkpoints_of(RunDir(Path("runs") / name))]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_waits_until_no_rollout_is_half_used(capsys):
+    assert run("sums.yaml", *SHARED, "grpo.save_steps=1", "grpo.save_total_limit=9", "eval_dataset=null") == 0
+    assert saved() == ["checkpoint-3", "checkpoint-6"]
+
+
+@pytest.mark.slow
+def test_a_stop_within_a_rollout_waits_for_its_last_step_and_goes_on_the_same(capsys, monkeypatch):
+    run("sums.yaml", *SHARED, "name=whole")
+    before, asked = Stopper.on_step_end, []
+
+    def on_step_end(self, args, state, control, **more):
+        if state.global_step == 1 and not asked:
+            asked.append(os.kill(os.getpid(), signal.SIGTERM))
+        return before(self, args, state, control, **more)
+
+    monkeypatch.setattr(Stopper, "on_step_end", on_step_end)
+    assert run("sums.yaml", *SHARED) == 143
+    assert (summary("sums")["status"], summary("sums")["steps"], saved()) == ("stopped", 3, ["checkpoint-3"])
+    assert run("sums.yaml", *SHARED, "--resume") in (0, 1)
+    assert same_weights("sums", "whole")
+    assert [record["step"] for record in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_leaves_nothing(capsys, monkeypatch):
+    written = torch.save
+
+    def fails(what, file, *args, **kwargs):
+        if "checkpoint-2" in str(file) and str(file).endswith("scheduler.pt"):
+            raise RuntimeError("PytorchStreamWriter failed writing file data.pkl")
+        return written(what, file, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", fails)
+    assert run("sums.yaml", "eval_dataset=null") == 0
+    out = capsys.readouterr().out
+    assert "checkpoint-2 is not written, and training goes on: PytorchStreamWriter failed" in out
+    assert saved() == ["checkpoint-4"]
+    assert [path.name for path in Path("runs/sums/checkpoints").iterdir()] == ["checkpoint-4"]
+    [warning] = [event for event in lines("sums", "events.jsonl") if "not written" in event.get("message", "")]
+    assert warning["step"] == 2
+
+
+@pytest.mark.slow
+def test_two_runs_in_one_directory_are_refused_and_a_stale_lock_is_not(capsys):
+    assert run("sums.yaml", "eval_dataset=null") == 0
+    folder = Path("runs/sums")
+    (folder / "summary.json").unlink()
+    shutil.rmtree(folder / "final")
+    other = Lock()
+    other.take(folder)
+    capsys.readouterr()
+    assert run("sums.yaml", "eval_dataset=null", "--resume") == 2
+    error = capsys.readouterr().err
+    assert f"runs/sums: is being trained by process {os.getpid()} on" in error
+    assert error.count("\n") == 1
+    other.close()  # as the end of its process would
+    assert (folder / ".lock").read_text().startswith("process")
+    assert run("sums.yaml", "eval_dataset=null", "--resume") == 0
+
+
+def test_a_lock_by_hand(own_folder):
+    Path("run").mkdir()
+    one, other = Lock(), Lock()
+    one.take(Path("run"))
+    with pytest.raises(RecipeError, match="is being trained by process"):
+        other.take(Path("run"))
+    one.close()
+    other.take(Path("run"))
+    other.close()
+    Lock().close()
