@@ -74,7 +74,8 @@ def test_a_constant_reward_is_a_failed_run_that_says_why():
     Path("rewards").mkdir()
     Path("rewards/nice.py").write_text('"""Always."""\n\ndef nice(completion):\n    return 1.0\n')
     assert run("sums.yaml", "rewards={nice: 1.0}") == 1
-    assert "every group is flat in every step" in summary("sums")["reason"]
+    assert summary("sums")["reason"].startswith("nothing could be learned in any step: every group is flat")
+    assert "the rows are too easy, or nice pays for anything" in summary("sums")["reason"]
     assert "nice gives always full marks" in summary("sums")["reason"]
 
 

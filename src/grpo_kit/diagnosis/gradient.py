@@ -55,7 +55,7 @@ def _reason(history: History, facts: Facts, since: int) -> tuple[str | None, str
     if same and (facts.temperature is None or facts.temperature < 1):
         return "all completions of a prompt are the same text", "sample warmer", "grpo.temperature=1.0"
     if nearly("kit/all_right"):
-        return "every completion is right: the rows are too easy", TOO_FAR, None
+        return f"every completion is right: the rows are too easy, or {facts.goal} pays for anything", TOO_FAR, None
     if same:
         return (
             f"all completions of a prompt are the same text at temperature {facts.temperature:g}: the policy collapsed",
