@@ -107,6 +107,13 @@ def test_a_value_that_is_no_finite_number(columns, form, value, got):
     )
 
 
+@pytest.mark.parametrize("value", ["1e39", "-2e9"])
+def test_a_number_that_float32_cannot_square(columns, value):
+    write_reward(ROW + value)
+    said = columns.refuses(recipe=recipe_with())
+    assert f"mine returned {float(value)!r} for the completion ''; return a number of at most 1e+09" in said
+
+
 @pytest.mark.parametrize(
     ("code", "scores"),
     [

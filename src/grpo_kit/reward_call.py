@@ -47,6 +47,9 @@ class Fault:
 
 Score = float | None | Fault
 
+MOST_SCORE = 1e9
+"""The square of this, with the largest weight there may be, is still a float32; beyond it a group's spread is not."""
+
 
 class ResultError(Exception):
     """A reward returned something else than the numbers that it owes."""
@@ -128,6 +131,11 @@ def number(name: str, value: Any, text: str) -> float | None:
     if not math.isfinite(score):  # a number of a class of its own may compare as it likes
         raise ResultError(
             f"{name} returned {shorten(value)} for the completion {shorten(text)}; return a finite number"
+        )
+    if abs(score) > MOST_SCORE:
+        raise ResultError(
+            f"{name} returned {shorten(value)} for the completion {shorten(text)}; return a number of at most "
+            f"{MOST_SCORE:.0e}, because rewards are summed and squared in float32"
         )
     return score
 
