@@ -15,6 +15,13 @@ test: .venv/installed
 faults: .venv/installed
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -s -p no:cacheprovider tests/fault_injection.py
 
+# Kill a short smoke run at every file that it writes, and resume each: an hour or two; POINTS=20 samples them.
+chaos: .venv/installed
+	OMP_NUM_THREADS=1 $(BIN)/ckpt-chaos run --work .venv/chaos --max-points $(or $(POINTS),1000) --timeout 300 \
+	  --step-regex 'after step (\d+)' --result-file '{out}/runs/smoke/final/model.safetensors' -- \
+	  sh -c 'mkdir -p {out} && cd {out} && exec $(CURDIR)/$(BIN)/grpo-kit run $(CURDIR)/recipes/smoke.yaml --resume \
+	    grpo.max_steps=4 grpo.save_steps=2 eval_dataset.limit=8 grpo.per_device_train_batch_size=16'
+
 # Known vulnerabilities of the pinned dependencies; asks a database on the network.
 audit: .venv/installed
 	$(PYTHON) -m venv .venv/audit && .venv/audit/bin/pip install --quiet pip-audit
