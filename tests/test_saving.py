@@ -11,6 +11,7 @@ from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.checkpoint import checkpoints_of
 from grpo_kit.errors import RecipeError
+from grpo_kit.held_out import HeldOut
 from grpo_kit.lock import Lock
 from grpo_kit.run_dir import RunDir
 from grpo_kit.train import Stopper
@@ -99,3 +100,21 @@ def test_a_lock_by_hand(own_folder):
     other.take(Path("run"))
     other.close()
     Lock().close()
+
+
+@pytest.mark.slow
+def test_a_stop_within_a_measurement_loses_none(monkeypatch):
+    run("sums.yaml", "eval_every=2", "name=whole")
+    before, asked = HeldOut.on_step_begin, []
+
+    def on_step_begin(self, args, state, control, **more):
+        if state.global_step == 2 and not asked:
+            asked.append(os.kill(os.getpid(), signal.SIGINT))
+        return before(self, args, state, control, **more)
+
+    monkeypatch.setattr(HeldOut, "on_step_begin", on_step_begin)
+    assert run("sums.yaml", "eval_every=2") == 130
+    assert (summary("sums")["steps"], saved()) == (3, ["checkpoint-2", "checkpoint-3"])
+    assert run("sums.yaml", "eval_every=2", "--resume") in (0, 1)
+    assert lines("sums", "eval.jsonl") == lines("whole", "eval.jsonl")
+    assert [record["step"] for record in lines("sums", "eval.jsonl")] == [0, 2, 4]

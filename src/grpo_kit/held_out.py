@@ -50,10 +50,13 @@ class HeldOut(TrainerCallback):
         self.on_lost = on_lost
         self.fallen: str | None = None
 
-    def __call__(self, model: Any, step: int) -> Evaluation | None:
-        """For all processes: measure, or read the measurement that an interrupted run already made at this step."""
+    def __call__(self, model: Any, step: int, insist: bool = False) -> Evaluation | None:
+        """For all processes: measure, or read the measurement that an interrupted run already made at this step.
+
+        None where a stop was asked for before the end; with `insist` that is put off.
+        """
         data = self.prepared.eval_data
-        if data is None or self.stop.agreed():
+        if data is None or (not insist and self.stop.agreed()):
             return None
         known = on_main(lambda: next((r for r in self.run.own_evaluations() if r["step"] == step), None))
         if known is not None:
@@ -64,7 +67,7 @@ class HeldOut(TrainerCallback):
             model,
             step,
             scorer=self.scorer,
-            go_on=lambda: not self.stop.agreed(),
+            go_on=lambda: insist or not self.stop.agreed(),
             progress=self.console.progress,
             on_lost=lambda lost: self.on_lost([one for one in lost if one.label != LENIENT]),
             keep=lambda task, rows: on_main(lambda: self._keep_rows(task, rows)),
@@ -104,7 +107,7 @@ class HeldOut(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         every = self.prepared.recipe.eval_every
         if every and state.global_step and state.global_step % every == 0:
-            self(model, state.global_step)
+            self(model, state.global_step, insist=True)  # the step follows, so it could not be made up for later
             self.fallen = on_main(lambda: fall(self.run))
             if self.fallen:
                 control.should_training_stop = True  # heeded after the step that begins here
