@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = ["step_time", "overhead", "curves", "gpu_check", "rewards", "diagnosis", "planted_runs"]
+SCRIPTS = ["step_time", "overhead", "curves", "gpu_check", "rewards", "diagnosis", "planted_runs", "soak"]
 
 
 def script(name: str, *arguments: str) -> str:
