@@ -125,7 +125,7 @@ def whole_run(
     run.write("summary.json", {
         "status": "done", "reason": None, "verdict": "learned", "steps": steps, "wall_s": 200.0, **ends,
         "gain": {"value": gain.value, "ci95": gain.ci95, "rows_needed": None}, "reward_first": 0.5, "reward_last": 1.0,
-        "diagnoses": [],
+        "diagnoses": [{"since": 28, **finding}],
     })  # fmt: skip
     run.write("provenance.json", {
         "grpo_kit": "0.1.0", "packages": {"torch": "2.13"}, "git": {"commit": "abc", "diff": "+secret line\n"},

@@ -1,6 +1,7 @@
 """`grpo-kit doctor` on runs of ours, on a plain trainer's state, and on what is neither."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from histories import farming, healthy, overfitted, planted
 from whole_run import RECIPE, lines, run, summary
 
 from grpo_kit.cli import main
+from grpo_kit.report.page import read_page
 from grpo_kit.run_dir import RunDir
 
 
@@ -124,6 +126,76 @@ def test_a_plain_trainers_state_is_read_too(capsys):
         assert (
             "not looked for, because their metrics are not there: truncation, entropy-explosion, entropy-colla" in out
         )
+
+
+def state_of(step: int, log: list[dict]) -> str:
+    return json.dumps({"global_step": step, "log_history": [{"step": at, **e} for at, e in enumerate(log, 1)]})
+
+
+GRPO = {"loss": 0.0, "reward": 0.5, "reward_std": 0.1, "grad_norm": 1.0, "rewards/r/mean": 0.5}
+
+
+def test_of_a_folder_the_state_of_the_latest_step_is_read(capsys):
+    for folder, steps in (("out/checkpoint-9", 9), ("out/checkpoint-40", 40), ("out", 50)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "trainer_state.json").write_text(state_of(steps, [GRPO] * steps))
+    Path("out/checkpoint-9/trainer_state.json").touch()  # copied last
+    assert "steps        50, the last is 50" in doctor(capsys, "out")[1]
+    Path("out/trainer_state.json").write_text(state_of(5, [GRPO] * 5))  # of an older run
+    assert "steps        40, the last is 40" in doctor(capsys, "out")[1]
+    Path("out/checkpoint-40/trainer_state.json").write_text("{")
+    assert "steps        9, the last is 9" in doctor(capsys, "out")[1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("rewards/chosen", "rewards/rejected", "rewards/accuracies"), "rewards/chosen and rewards/rejected are DPO's"),
+        (("rewards/chosen", "rewards/rejected", "kl"), "rewards/chosen and rewards/rejected are KTO's"),
+        (("mean_token_accuracy",), "mean_token_accuracy is SFT's"),
+    ],
+)
+def test_another_trainers_state_is_refused_by_its_name(capsys, keys, message):
+    Path("trainer_state.json").write_text(state_of(30, [{"loss": 1.0, **dict.fromkeys(keys, 0.5)}] * 30))
+    code, _, err = doctor(capsys, "trainer_state.json")
+    assert code == 2
+    assert f"logs no rewards, so it is not of a GRPO run: {message}" in err
+    assert err.count("\n") == 1
+
+
+def test_a_state_with_the_total_reward_alone_is_read(capsys):
+    Path("trainer_state.json").write_text(state_of(9, [{"loss": 0.0, "reward": 0.5, "reward_std": 0.1}] * 9))
+    assert doctor(capsys, "trainer_state.json")[0] == 0
+
+
+def test_the_names_of_older_trl_are_read_and_a_dead_run_is_seen(capsys):
+    dead = {"loss": 0.0, "reward": 0.0, "reward_std": 0.0, "grad_norm": 0.0, "rewards/strict": 0.0}
+    Path("trainer_state.json").write_text(state_of(59, [dead] * 59))
+    code, out, _ = doctor(capsys, "trainer_state.json", "--fail-on", "no-gradient")
+    assert code == 1
+    assert "finding      no-gradient, since step 1 " in out
+    assert "strict is always zero" in out
+    assert "note         the log has no frac_reward_zero_std; reward_std and grad_norm are 0 in every step" in out
+    Path("trainer_state.json").write_text(state_of(59, [*[dead] * 58, {**dead, "grad_norm": 0.1}]))  # not throughout
+    code, out, _ = doctor(capsys, "trainer_state.json", "--fail-on", "no-gradient")
+    assert (code, "is taken to be flat" in out) == (0, False)
+
+
+def test_a_recipe_names_its_newest_run_and_an_empty_part_no_finding(capsys):
+    run_folder("sums", sick())
+    assert doctor(capsys, "recipes/sums.yaml", "--fail-on", "clipping,")[0] == 1
+    Path("sums.yaml").write_text(RECIPE)
+    assert "finding      clipping" in doctor(capsys, "sums.yaml", "--fail-on", "")[1]
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1" + "0" * 400])
+def test_settings_that_are_no_numbers_count_as_unknown(capsys, value):
+    folder = run_folder("sums", sick())
+    (folder / "grpo_config.json").write_text(f'{{"max_completion_length": {value}, "num_iterations": {value}}}')
+    (folder / "summary.json").write_text("[" * 100_000 + "]" * 100_000)
+    code, out, err = doctor(capsys, "sums")
+    assert (code, err) == (0, "")
+    assert "finding      clipping" in out
 
 
 @pytest.mark.parametrize(("last", "lost"), [(0.5, False), (float("nan"), True)])
@@ -280,3 +352,43 @@ def test_a_name_that_no_finding_has_is_refused(capsys, names):
     assert "stop_on" in error
     assert ("write no-gradient" in error) is names.startswith("[")
     assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_run_that_is_gone_on_with_has_neither_its_old_ending_nor_findings_that_never_end(capsys):
+    Path("sums.yaml").write_text(RECIPE)
+    settings = ("grpo.max_steps=8", "grpo.save_steps=2", "grpo.save_total_limit=9", "eval_dataset=null")
+    run("sums.yaml", *settings, "grpo.lr_scheduler_type=constant_with_warmup")
+    folder = RunDir(Path("runs/sums"))
+    for later in (4, 6, 8):
+        shutil.rmtree(folder.checkpoints / f"checkpoint-{later}")
+    (folder.path / "events.jsonl").unlink(missing_ok=True)
+    folder.event("finding", 2, name="kl", reward=None, since=1)  # before the checkpoint: goes on, and then ends
+    folder.event("finding", 3, name="clipping", reward=None, since=1)  # after it: is found again, or not
+    reason = "NotFiniteError: step 4: loss is nan"
+    folder.write("summary.json", {"status": "failed", "reason": reason, "steps": 3, "wall_s": 1000.0})
+    folder.event("failed", 3, reason=reason)
+    seen = {}
+
+    def look(kind: str, step: int, **more) -> None:
+        """While it goes on."""
+        if kind == "finding gone" and more["name"] == "kl":
+            seen["code"], seen["out"], _ = doctor(capsys, "sums", "--fail-on", "not-finite")
+            seen["report"] = read_page(folder).results.sentence
+        event(kind, step, **more)
+
+    event = folder.event  # bound before it is replaced
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDir, "event", lambda self, kind, step, **more: look(kind, step, **more))
+        run("sums.yaml", *settings, "grpo.lr_scheduler_type=constant_with_warmup", "--resume")
+    assert seen["code"] == 0
+    assert "ended" not in seen["out"]
+    assert seen["report"].startswith("Not ended, or ended without a word: 5 steps so far")
+    events = [(e["event"], e["step"], e.get("name")) for e in lines("sums", "events.jsonl")]
+    # last seen at the checkpoint's step 2, gone when it has not been seen for three steps
+    assert events[:4] == [("finding", 2, "kl"), ("failed", 3, None), ("resumed", 2, None), ("finding gone", 5, "kl")]
+    resumed = lines("sums", "events.jsonl")[2]
+    assert (resumed["ended_status"], resumed["ended_reason"], resumed["wall_s"]) == ("failed", reason, 1000.0)
+    assert summary("sums")["wall_s"] > 1000
+    lasting = {lane.name for lane in read_page(folder).timeline.lanes if lane.finding and lane.spans[-1].until is None}
+    assert lasting == {finding["name"] for finding in summary("sums")["diagnoses"]}

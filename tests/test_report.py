@@ -3,18 +3,22 @@
 import base64
 import gzip
 import json
+import os
 import random
 import string
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from report_runs import HOSTILE, PROMPTS, evaluation, sample, whole_run, write_lines
 
 from grpo_kit.cli import main
 from grpo_kit.console import Console
+from grpo_kit.report import completions
 from grpo_kit.report.completions import MOST_TEXT, prompts_of
 from grpo_kit.report.page import read_page
+from grpo_kit.report.secrets import command_without_secrets, hidden_in
 from grpo_kit.report.write import rendered, report_written, write_report
 from grpo_kit.run_dir import RunDir
 
@@ -55,7 +59,7 @@ def test_a_whole_run(tmp_path):
     ]  # fmt: skip
     assert page.curves.absent == ["KL"]
     assert [one.label for one in page.curves.charts[0].series] == ["total", "accuracy", "format"]
-    assert [(lane.name, lane.when) for lane in page.timeline] == [
+    assert [(lane.name, lane.when) for lane in page.timeline.lanes] == [
         ("truncation", "step 8 to 20, since step 28"), ("warning", "step 0"), ("score lost accuracy", "step 5"),
     ]  # fmt: skip
     assert page.spans == [{"name": "truncation", "from": 8, "to": 20}, {"name": "truncation", "from": 28, "to": 40}]
@@ -161,7 +165,13 @@ def test_a_run_that_goes_on_shows_its_gain_so_far(tmp_path):
 def test_an_empty_folder_has_a_page(tmp_path):
     page = page_of(RunDir(tmp_path))
     assert page.results.sentence == f"{UNTOLD}0 steps so far."
-    assert (page.curves.charts, page.timeline, page.ledger, page.differences, page.provenance) == ([], [], None, [], [])
+    assert (page.curves.charts, page.timeline.lanes, page.ledger, page.differences, page.provenance) == (
+        [],
+        [],
+        None,
+        [],
+        [],
+    )
 
 
 LINES = ("metrics.jsonl", "samples.jsonl", "eval.jsonl", "events.jsonl", "evals/step-0/samples.jsonl")
@@ -326,3 +336,167 @@ def test_a_measurement_that_judged_nothing(tmp_path):
     page = page_of(run)
     assert page.ledger.unjudged == PROMPTS
     assert page.results.rows[0].sides[0] == ("–", "")
+
+
+SECRETS = [
+    "rewards={judge: {weight: 1, api_key: AAA1, headers: {Authorization: Bearer AAA2, X-Api-Key: AAA3}, "
+    "url: 'https://u:AAA4@h/x?token=AAA5&a=b'}}",
+    "rewards.judge.servers=[{aws_secret_access_key: AAA6}, [Authorization, AAA7], {name: Cookie, value: AAA8}]",
+    "rewards.judge.passwd=AAA9", "rewards={broken: {private_key: AAA10", "--token", "AAA11", "--api-key=AAA12",
+    "rewards.judge.header='Authorization: Bearer AAA13xyz'", "rewards.judge.x=hf_AAA14bcdef",
+    "rewards.judge.k=sk-AAA15bcd", "rewards.judge.k=ghp_AAA16bcd", "rewards.judge.apiKey=AAA17", "grpo.hub_token=AAA18",
+    "rewards={judge: {key: '-----BEGIN RSA PRIVATE KEY----- AAA19'}}", "rewards.judge.db=postgres://AAA20:p@h/d",
+]  # fmt: skip
+OPEN = [
+    "grpo.max_completion_length=128", "rewards={token_count: {weight: 0.5, max_tokens: 512, eos_token: </s>}}",
+    "rewards.judge.pad_token=<pad>", "rewards.judge.token_ids=[1, 2]", "eval_dataset=null",
+    "grpo.average_tokens_across_devices=false", "dataset.prompt={question} Use the key: value form.",
+]  # fmt: skip
+
+
+def test_a_command_line_without_secrets_and_with_all_else():
+    assert "AAA" not in " ".join(command_without_secrets(["grpo-kit", "run", *SECRETS]))
+    assert command_without_secrets(OPEN) == OPEN
+    shown = command_without_secrets(["rewards={judge: {weight: 0.1, api_key: x, servers: [{url: 'https://u:p@h/x'}]}}"])
+    assert shown == [
+        'rewards={"judge": {"weight": 0.1, "api_key": "(not shown)", "servers": [{"url": "https://(not shown)@h/x"}]}}'
+    ]
+
+
+def test_no_part_of_the_page_shows_a_secret(tmp_path):
+    run = whole_run(tmp_path / "x")
+    judge = {
+        "weight": 0.1, "max_tokens": 77, "api_key": "AAA1", "headers": {"Authorization": "Bearer AAA2"},
+        "servers": [{"url": "https://me:AAA3@host/x", "key": "AAA4"}],
+        "credentials": {"user": "AAA5", "more": ["AAA6"]},
+    }  # fmt: skip
+    recipe = {"model": "https://u:AAA7@h/m", "rewards": {"judge": judge, "secret_number": {"weight": 0.25}}}
+    (run.path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    run.write("provenance.json", {"argv": SECRETS, "data": {"train": {"url": "s3://id:AAA8@b", "cookie": ["AAA9"]}}})
+    run.event("failed", 40, reason="RewardError: 401 for Authorization: Bearer AAA10abc")
+    run.write("summary.json", {"status": "failed", "reason": "RunError: https://u:AAA11@host said no"})
+    page = page_of(run)
+    assert "AAA" not in rendered(page).replace(page.completions.packed, "")
+    shown = {one.key: one.value for one in page.differences}
+    assert (shown["rewards.judge.max_tokens"], shown["rewards.secret_number.weight"]) == ("77", "0.25")
+    assert shown["rewards.judge.servers"] == '[{"key": "(not shown)", "url": "https://(not shown)@host/x"}]'
+
+
+def test_a_search_for_secrets_takes_time_by_the_length_of_the_text():
+    started = time.perf_counter()
+    for text in ("x" * 200_000, "a:" * 100_000, "-" * 200_000, "://" * 60_000, "eyJ." * 50_000):
+        hidden_in(text)
+    assert time.perf_counter() - started < 5
+
+
+def test_what_lasts_at_the_end_are_the_diagnoses_of_the_summary(tmp_path):
+    run = RunDir(tmp_path)
+    run.append("metrics.jsonl", *({"step": at, "reward": 0.5} for at in range(1, 41)))
+    run.event("finding", 10, name="kl", since=8)
+    run.event("finding", 12, name="unscored", reward="r", since=12)
+    run.event("finding", 20, name="clipping", since=15)
+    run.event("finding gone", 25, name="clipping")
+
+    def told() -> dict[str, str]:
+        return {lane.name: lane.when for lane in page_of(run).timeline.lanes}
+
+    assert told() == {"kl": "since step 8", "unscored": "since step 12", "clipping": "step 15 to 25"}
+    found = [{"name": "kl", "since": 9}, {"name": "clipping", "since": 39}, {"name": "overfitting", "since": 30}]
+    run.write("summary.json", {"status": "done", "steps": 40, "diagnoses": found})
+    assert told() == {
+        "kl": "since step 8", "unscored": "step 12 to 40", "clipping": "step 15 to 25, since step 39",
+        "overfitting": "since step 30",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["model: &a {b: *a}", "model: &a [*a]", "lora: [{2020-01-01: 1}]", "{1: 2, null: 3}", "[" * 1500]
+)
+def test_odd_yaml_and_deep_json(tmp_path, text):
+    run = whole_run(tmp_path / "x")
+    (run.path / "recipe.yaml").write_text(text)
+    for file in ("summary.json", "provenance.json"):
+        (run.path / file).write_text("[" * 100_000 + "]" * 100_000)
+        page_of(run)
+        (run.path / file).write_text('{"a": ' * 400 + "1" + "}" * 400)
+        page_of(run)
+
+
+def test_less_than_no_steps(tmp_path):
+    assert ended(tmp_path, status="failed", steps=-5).startswith("Failed after 10 steps")
+
+
+def test_every_part_of_a_long_run_is_bounded(tmp_path):
+    """12 rewards, measured every 10th of 12,000 steps, 100 findings that come and go 60 times, in wide characters."""
+    draw = random.Random(0)
+    run = RunDir(tmp_path)
+    labels = [f"reward_{at}" for at in range(12)]
+    curves = ("reward", "grad_norm", "kl", "kit/accuracy", "kit/entropy", "completions/mean_length")
+    keys = [*curves, "kit/flat_group_share", *(f"rewards/{label}/mean" for label in labels)]
+    write_lines(tmp_path / "metrics.jsonl", (
+        {"step": at, **{key: draw.random() for key in keys}, **({"kl": 77.0} if at == 6001 else {})}
+        for at in range(1, 12_001)
+    ))  # fmt: skip
+    write_lines(tmp_path / "eval.jsonl", (
+        {"step": at, "accuracy": 0.5, "ci95": [0.4, 0.9 if at == 600 else 0.6], "samples": 4, "pass_rates": [0.5] * 40}
+        for at in range(0, 12_001, 10)
+    ))  # fmt: skip
+    text = dict.fromkeys(("evidence", "cause", "change", "override"), "文" * 700)
+    write_lines(tmp_path / "events.jsonl", (
+        {"event": kind, "name": f"f{lane}", "step": 100 * turn + at, "since": 100 * turn, **text}
+        for turn in range(60) for lane in range(100) for at, kind in enumerate(("finding", "finding gone"))
+    ))  # fmt: skip
+    with (tmp_path / "samples.jsonl").open("w") as out:
+        for step in range(1, 4001):
+            text_of = base64.b64encode(draw.randbytes(1200)).decode()
+            out.write(json.dumps(sample(step, step, text_of, True)) + "\n")
+    (tmp_path / "recipe.yaml").write_text(
+        yaml.safe_dump({"rewards": {"r": {f"o{at}": "字" * 600 for at in range(3000)}}})
+    )
+    started = time.perf_counter()
+    page = write_report(run)
+    assert time.perf_counter() - started < 60
+    assert (tmp_path / "report.html").stat().st_size < 5_000_000
+    assert (len(page.timeline.lanes), page.timeline.left_out) == (30, 70)
+    assert page.differences[-1].key == "and 2800 more keys"
+    assert "And 70 more kinds" in (tmp_path / "report.html").read_text()
+    assert page.curves.merged > 10
+    kl = next(chart for chart in page.curves.charts if chart.name == "kl").series[0]
+    most, means = ([value for value in values if value is not None] for values in (kl.most, kl.values))
+    assert max(most) == 77 > 10 > max(means)  # a mean of more than ten values hides it, its envelope does not
+    [held_out] = [one for chart in page.curves.charts for one in chart.series if one.label == "held-out"]
+    assert sum(value is not None for value in held_out.values) <= 120
+    assert max(end for end in held_out.high if end) == 0.9
+
+
+def test_of_heavy_prompts_fewer_are_kept_in_memory(monkeypatch):
+    monkeypatch.setattr(completions, "MOST_HELD", 200_000)
+    found, seen = prompts_of(sample(step, step, "x" * 2000 + str(step), True) for step in range(1000))
+    assert seen == 1000
+    assert 20 <= len(found) <= 110  # 200,000 / 2,000, and what comes before they are weighed again
+
+
+def test_only_a_new_file_or_a_report_is_written_over(tmp_path, capsys):
+    run = whole_run(tmp_path / "runs" / "sums")
+    recipe = (run.path / "recipe.yaml").read_bytes()
+    Path("link.html").symlink_to("target.html")
+    Path("target.html").write_text("mine")
+    os.mkfifo("fifo.html")
+    Path("folder.html").mkdir()
+
+    def written(out: str) -> bool:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as done:
+            main(["report", "sums", "--out", out])
+        if done.value.code:
+            assert capsys.readouterr().err == (
+                f"error: {out}: is there and is no report, so it is not replaced; name a new file with --out\n"
+            )
+        return not done.value.code
+
+    for refused in ("/dev/null", "runs/sums/recipe.yaml", "link.html", "fifo.html", "folder.html"):
+        assert not written(refused), refused
+    assert (run.path / "recipe.yaml").read_bytes() == recipe
+    assert Path("target.html").read_text() == "mine"
+    for taken in ("new", "new", "target.html", "runs/sums/report.html"):  # "new" is a report the second time
+        assert written(taken), taken

@@ -1,5 +1,6 @@
 """The report in a browser: it reads, filters and prints, fetches nothing, and what a model wrote does nothing."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -262,3 +263,50 @@ def test_pages_of_little(opened, tmp_path):
         assert page.locator("canvas").count() == charts
         for name in SECTIONS:
             assert page.locator(f"#{name}").is_visible(), name
+
+
+UNBROKEN = "W" * 2000
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    """A run in which every foreign text is one word of 2,000 characters."""
+    run = whole_run(tmp_path_factory.mktemp("wide") / ("w" * 200))
+    told = {"name": UNBROKEN, "reward": UNBROKEN, "evidence": UNBROKEN, "change": UNBROKEN, "override": UNBROKEN}
+    run.event("finding", 40, **told, completions=[UNBROKEN])
+    scores = {"accuracy": 0.5, UNBROKEN: 0.5}
+    wide = {"gold": UNBROKEN, "answer_read": UNBROKEN, "prompt": UNBROKEN, "rewards": scores}
+    run.append("samples.jsonl", {**sample(40, 999, UNBROKEN, True), **wide})
+    run.append("metrics.jsonl", {"step": 41, "reward": 1.0, f"rewards/{UNBROKEN}/mean": 0.5})
+    run.append("eval.jsonl", {**evaluation(41, rates(2, 0.8)), "rewards": scores, "unscored": {UNBROKEN: 0.5}})
+    ending = run.read("summary.json")
+    run.write("summary.json", {**ending, "status": "failed", "reason": UNBROKEN})
+    recipe = {"model": UNBROKEN, UNBROKEN: 1, "rewards": {UNBROKEN: {"weight": 0.5}}, "dataset": {"prompt": UNBROKEN}}
+    (run.path / "recipe.yaml").write_text(json.dumps(recipe))
+    run.write("provenance.json", {"argv": [UNBROKEN], "grpo_kit": UNBROKEN, UNBROKEN: {UNBROKEN: UNBROKEN}})
+    write_report(run)
+    return run.path / "report.html"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_an_unbroken_text_in_any_field_is_broken(opened, unbroken, width):
+    page = opened(unbroken, viewport={"width": width, "height": 800}).page
+    page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+    page.check("input[value=training]", force=True)
+    page.fill("#search", UNBROKEN)
+    assert page.locator("#list article").count() == 1
+    wider = page.evaluate(
+        "[...document.querySelectorAll('body *')].filter(one => one.getBoundingClientRect().right > innerWidth && "
+        "!one.closest('.scroll')).map(one => `${one.tagName}.${one.className} ${one.textContent.slice(0, 20)}`)"
+    )
+    assert wider == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+
+
+def test_what_is_found_is_marked_where_it_stands(opened, tmp_path):
+    run = RunDir(tmp_path)
+    run.append("samples.jsonl", sample(1, 0, "İİİİ abc Needle.", True))  # in lower case İ is two characters
+    write_report(run)
+    page = opened(run.path / "report.html").page
+    page.fill("#search", "needle")
+    assert page.locator("#list mark").all_inner_texts() == ["Needle"]

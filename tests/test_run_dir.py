@@ -1,9 +1,11 @@
+import datetime
 import json
 from pathlib import Path
 
 import pytest
 
 from grpo_kit.errors import RecipeError
+from grpo_kit.plain_values import DEEPEST, MOST, plain
 from grpo_kit.run_dir import RunDir, find_run, new_run, runs_called
 
 
@@ -99,3 +101,42 @@ def test_a_run_whose_recipe_is_damaged_does_not_hide_the_others(damaged):
     for text in ("name: math\n", damaged):
         (new_run("math").path / "recipe.yaml").write_text(text)
     assert find_run("math").path == Path("runs/math")
+
+
+def test_findings_of_steps_that_are_done_again_are_cut_back_and_what_happened_to_the_run_stays(tmp_path):
+    run = RunDir(tmp_path)
+    for kind, step in (("finding", 2), ("finding", 4), ("finding gone", 5), ("warning", 5), ("stopped", 5)):
+        run.event(kind, step, name="kl")
+    run.cut_back("events.jsonl", 3)
+    kept = [(event["event"], event["step"]) for event in run.lines("events.jsonl")]
+    assert kept == [("finding", 2), ("warning", 5), ("stopped", 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            '{"a": NaN, "b": [Infinity, 1e999, 1], "c": 1' + "0" * 400 + "}",
+            {"a": None, "b": [None, None, 1], "c": None},
+        ),
+        ("[" * 100_000 + "]" * 100_000, None),
+        ("[1]", None),
+        ('"text"', None),
+        ("1" * 5000, None),
+    ],
+)
+def test_what_is_read_is_a_mapping_of_plain_values(tmp_path, text, read):
+    (tmp_path / "summary.json").write_text(text)
+    assert RunDir(tmp_path).read("summary.json") == read
+
+
+def test_a_tree_in_itself_or_without_end_is_cut():
+    ring: dict = {datetime.date(2020, 1, 1): 1}
+    ring["own"] = ring
+    copy = plain(ring)
+    assert copy["2020-01-01"] == 1
+    assert str(copy).count("own") == DEEPEST + 1
+    many: list = ["x"]
+    for _ in range(30):
+        many = [many] * 9  # 9 ** 30 texts
+    assert str(plain(many)).count("x") <= MOST

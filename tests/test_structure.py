@@ -54,6 +54,7 @@ LAYERS = [
     {"sources", "rows", "recipe", "device", "trl_rules"},
     {
         "jsonl",
+        "plain_values",
         "durable",
         "lock",
         "recipe_file",

@@ -29,7 +29,7 @@ NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 BEST, MEASURED = "best", "measured.json"
 """The folder of a run's best model, and the file in it with the measurement that it is the best of."""
 
-LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl")
+LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl", "events.jsonl")
 
 HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
             "grpo.logging_steps",
@@ -66,12 +66,31 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     recover(run.path / BEST)
     for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
         shutil.rmtree(left, ignore_errors=True)
+    before = {**ending_of(run), "wall_s": seconds_so_far(run)}
     for file in LOGS:
         run.cut_back(file, done)
     if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
         shutil.rmtree(run.path / BEST)  # of steps that are about to be done again
-    run.event("resumed", done, damaged=said, mended_rewards=mended)
+    run.event("resumed", done, damaged=said, mended_rewards=mended, **before)
+    (run.path / "summary.json").unlink(missing_ok=True)  # its ending is none any more
     return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
+
+
+def ending_of(run: RunDir) -> dict[str, Any]:
+    """How the run ended before it is gone on with, as the event keeps it."""
+    summary = run.read("summary.json") or {}
+    return {f"ended_{key}": summary.get(key) for key in ("status", "reason", "steps") if summary.get(key) is not None}
+
+
+def seconds_so_far(run: RunDir) -> float:
+    """As its ending has it; where there is none, up to its last resume and those of the steps since then."""
+    summary = run.read("summary.json") or {}
+    if isinstance(recorded := summary.get("wall_s"), int | float):
+        return float(recorded)
+    resumed = [event for event in run.lines("events.jsonl") if event.get("event") == "resumed"]
+    since, before = (resumed[-1].get("step"), resumed[-1].get("wall_s")) if resumed else (0, 0.0)
+    spent = [step.get("kit/seconds/step") for step in run.steps() if step["step"] > (since or 0)]
+    return round(float(before or 0.0) + sum(own for own in spent if own), 1)
 
 
 def start_run(run: RunDir, prepared: Prepared) -> None:

@@ -123,7 +123,7 @@ def doctor(
     from grpo_kit.diagnosis.diagnose import NAMES, nearest
     from grpo_kit.doctor import examination_lines, examine
 
-    grave = [name.strip() for names in fail_on or [] for name in names.split(",")]
+    grave = [name.strip() for names in fail_on or [] for name in names.split(",") if name.strip()]
     for unknown in (name for name in grave if name not in NAMES):
         raise RecipeError(f"--fail-on {unknown!r}: no such finding; write {nearest(unknown)}")
     seen = examine(run)
@@ -142,9 +142,11 @@ def report(
 
     found = find_run(run)
     from grpo_kit.console import visible
-    from grpo_kit.report.write import REPORT, write_report
+    from grpo_kit.report.write import REPORT, check_replaceable, write_report
 
     file = out or found.path / REPORT
+    if out is not None:
+        check_replaceable(out)
     try:
         page = write_report(found, file)
     except OSError as error:

@@ -10,16 +10,22 @@ from typing import Any
 from grpo_kit.browse import telling_completions
 from grpo_kit.console import finding_lines
 from grpo_kit.diagnosis.diagnose import diagnose
-from grpo_kit.diagnosis.findings import Facts, Finding, facts_of_settings
-from grpo_kit.diagnosis.history import History
+from grpo_kit.diagnosis.findings import FLAT, Facts, Finding, facts_of_settings
+from grpo_kit.diagnosis.history import STEPS, History
 from grpo_kit.diagnosis.notes import notes
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe import Recipe, load_recipe
 from grpo_kit.recipe_file import is_file
 from grpo_kit.rewards import load_rewards
 from grpo_kit.run_dir import RunDir, find_run
+from grpo_kit.stats import ROUNDING
 
 STATE = "trainer_state.json"
+
+FLAT_BY_INFERENCE = (
+    "the log has no frac_reward_zero_std; reward_std and grad_norm are 0 in every step, so every group is taken to be "
+    "flat"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,8 @@ class Examination:
     found: list[Finding]
     last: Mapping[str, Any]
     run: RunDir | None
+    inferred: str | None = None
+    "What is taken to be so because a plain log does not say it."
 
 
 def examine(text: str) -> Examination:
@@ -39,14 +47,17 @@ def examine(text: str) -> Examination:
     A run is named by its directory or its recipe's name; a plain TRL one by its trainer_state.json, or a folder that
     holds one. Raises RecipeError where there is nothing to read.
     """
-    state = _trainer_state(Path(text))
+    state, inferred = _trainer_state(Path(text)), None
     if state is not None:
         entries = _log_history(state)
         steps = [entry for entry in entries if "loss" in entry]
+        if (other := _other_trainer(steps)) is not None:
+            raise RecipeError(f"{state}: logs no rewards, so it is not of a GRPO run{other}")
+        steps = [_with_todays_names(entry) for entry in steps]
+        if _flat_throughout(steps):
+            inferred, steps = FLAT_BY_INFERENCE, [{**entry, FLAT[-1]: 1.0} for entry in steps]
         history = History(steps, [entry for entry in entries if "eval_reward" in entry])
         facts, run = _facts_of_log(history), None
-        if not any(key.startswith("rewards/") for key in history.columns):
-            raise RecipeError(f"{state}: logs no rewards, so it is not of a GRPO run")
     else:
         run = find_run(text)
         steps = list(run.steps())
@@ -54,7 +65,7 @@ def examine(text: str) -> Examination:
         facts = _facts_of_run(run)
     if not steps and not facts.ended:
         raise RecipeError(f"{state or (run and run.path)}: has no steps yet")
-    return Examination(history, facts, diagnose(history, facts), steps[-1] if steps else {}, run)
+    return Examination(history, facts, diagnose(history, facts), steps[-1] if steps else {}, run, inferred)
 
 
 def examination_lines(seen: Examination) -> Iterator[str]:
@@ -73,28 +84,33 @@ def examination_lines(seen: Examination) -> Iterator[str]:
         yield from finding_lines(finding, telling_completions(seen.run, finding, seen.facts) if seen.run else ())
         if seen.run is not None and (good := seen.run.checkpoint_before(finding.since)) is not None:
             yield f"  before it  {good}"
-    for note in notes(seen.history, seen.facts):
+    for note in [*([seen.inferred] if seen.inferred else []), *notes(seen.history, seen.facts)]:
         yield f"note         {note}"
 
 
 def _trainer_state(path: Path) -> Path | None:
-    """The trainer's state that a path names; of a folder with checkpoints the newest one's. A run of ours has none."""
+    """The trainer's state that a path names; of a folder that of the latest step. A run of ours has none."""
     if is_file(path):
-        if path.name != STATE:
-            raise RecipeError(f"{path}: name a run, or a {STATE}")
-        return path
+        if path.name == STATE:
+            return path
+        if path.suffix in (".yaml", ".yml"):
+            return None
+        raise RecipeError(f"{path}: name a run, or a {STATE}")
     if is_file(path / "recipe.yaml") or not os.path.isdir(path):  # unlike Path's, for any text
         return None
-    found = [path / STATE, *sorted(path.glob(f"checkpoint-*/{STATE}"), key=_written)]
-    return next((file for file in reversed(found) if is_file(file)), None)
+    there = [file for file in (*sorted(path.glob(f"checkpoint-*/{STATE}")), path / STATE) if is_file(file)]
+    if len(there) < 2:
+        return there[0] if there else None
+    return max(reversed(there), key=_step_of_state)
 
 
-def _written(file: Path) -> float:
-    """When; 0 for a link that leads nowhere."""
+def _step_of_state(file: Path) -> int:
+    """Its `global_step`; -1 where it cannot be read."""
     try:
-        return file.stat().st_mtime
-    except OSError:
-        return 0.0
+        step = json.loads(file.read_text(encoding="utf-8"))["global_step"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return -1
+    return step if type(step) is int else -1
 
 
 def _log_history(file: Path) -> list[dict[str, Any]]:
@@ -107,6 +123,35 @@ def _log_history(file: Path) -> list[dict[str, Any]]:
     if not any("loss" in entry for entry in entries):
         raise RecipeError(f"{file}: has no logged steps")
     return entries
+
+
+def _other_trainer(steps: list[dict[str, Any]]) -> str | None:
+    """Of a log that is not GRPO's, what it looks like, or nothing; None for GRPO's."""
+    keys = {key for entry in steps for key in entry}
+    if {"rewards/chosen", "rewards/rejected"} <= keys:
+        return f": rewards/chosen and rewards/rejected are {'DPO' if 'rewards/accuracies' in keys else 'KTO'}'s"
+    scored = any(key.startswith("rewards/") for key in keys)
+    if scored or {"reward", "reward_std"} <= keys:
+        return None
+    return ": mean_token_accuracy is SFT's" if "mean_token_accuracy" in keys else ""
+
+
+def _with_todays_names(entry: dict[str, Any]) -> dict[str, Any]:
+    """TRL called a reward's mean `rewards/NAME` before it logged a spread beside it."""
+    old = [key for key in entry if key.startswith("rewards/") and key.count("/") == 1]
+    return {**entry, **{f"{key}/mean": entry[key] for key in old}} if old else entry
+
+
+def _flat_throughout(steps: list[dict[str, Any]]) -> bool:
+    """Whether a log without a flat share can only be of flat groups: conservative, so every step must say so."""
+
+    def nothing(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < ROUNDING
+
+    told = any(key in entry for entry in steps for key in FLAT)
+    return not told and len(steps) >= STEPS and all(
+        nothing(entry.get("reward_std")) and nothing(entry.get("grad_norm")) for entry in steps
+    )  # fmt: skip
 
 
 def _facts_of_log(history: History) -> Facts:

@@ -43,7 +43,8 @@ class Recorder(TrainerCallback):
         self._told: set[tuple[str, str]] = set()
         self._history = History(run.steps(), run.own_evaluations())
         self._facts = facts_of(prepared)
-        self._findings: dict[tuple[str, str | None], int] = {}
+        self._findings = open_findings(run)
+        self._taken_over = set(self._findings)
         self._measured = 0
         self._between: list[float] = []
         self._step_ended: float | None = None
@@ -72,7 +73,10 @@ class Recorder(TrainerCallback):
             raise RewardError(f"no reward judged any completion of {UNJUDGED_BATCHES} batches: {_why(rollout)}")
 
     def _tell_findings(self, step: int) -> list[Finding]:
-        """Those that are new. Each is said once, and again only after it had been gone for some steps."""
+        """Those that are new, or were there when the run was gone on with.
+
+        Each is said once, and again only after it had been gone for some steps.
+        """
         size = self.run.size("eval.jsonl")
         if size != self._measured:
             self._measured = size
@@ -88,7 +92,8 @@ class Recorder(TrainerCallback):
         for name, reward in [key for key, seen in self._findings.items() if step - seen >= STEPS]:
             del self._findings[name, reward]
             self.run.event("finding gone", step, name=name, reward=reward)
-        return new
+        taken_over, self._taken_over = self._taken_over, set()
+        return [finding for finding in found if finding in new or finding.key in taken_over]
 
     def _stop_on(self, found: Sequence[Finding], step: int) -> None:
         """Raises RunError where the recipe ends the run on one of these findings."""
@@ -155,6 +160,19 @@ class Recorder(TrainerCallback):
         self._history.add(record)
         new = self._tell_findings(state.global_step)
         self._stop_on(new, state.global_step)
+
+
+def open_findings(run: RunDir) -> dict[tuple[str, str | None], int]:
+    """By their key those of a run that is gone on with that are not gone, and the last step it was at."""
+    keys: dict[tuple[str, str | None], int] = {}
+    last = max((record["step"] for record in run.steps()), default=0)
+    for event in run.lines("events.jsonl"):
+        key = str(event.get("name")), own if isinstance(own := event.get("reward"), str) else None
+        if event.get("event") == "finding":
+            keys[key] = last
+        elif event.get("event") == "finding gone":
+            keys.pop(key, None)
+    return keys
 
 
 def left_of(checkpoint: Path | None) -> str:

@@ -15,6 +15,7 @@ import yaml
 from safetensors import SafetensorError
 
 from grpo_kit.errors import RecipeError, shorten
+from grpo_kit.plain_values import plain
 from grpo_kit.prepare import Prepared
 from grpo_kit.recipe_file import is_file
 from grpo_kit.sources import find_file
@@ -82,11 +83,13 @@ class RunDir:
                 aside.unlink(missing_ok=True)
 
     def read(self, file: str) -> dict[str, Any] | None:
+        """The mapping in a .json file, of plain values; None where it is missing or damaged."""
         path = self.path / file
         try:
-            return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-        except ValueError:
-            return None  # damaged counts as missing
+            content = plain(json.loads(path.read_text(encoding="utf-8"))) if is_file(path) else None
+        except (OSError, ValueError, RecursionError):
+            return None
+        return content if isinstance(content, dict) else None
 
     def lines(self, file: str) -> Iterator[dict[str, Any]]:
         """The records of a .jsonl file; a last line that was cut off by a crash is passed over."""
@@ -125,11 +128,21 @@ class RunDir:
     def cut_back(self, file: str, step: int) -> None:
         """Keep the records up to and including `step`: what came later is about to be done again.
 
-        What was measured of the run from outside, with a `target`, stays.
+        What was measured of the run from outside, with a `target`, stays, and so do events that are not of a step.
         """
-        kept = [record for record in self.lines(file) if record.get("step", 0) <= step or "target" in record]
+        kept = [record for record in self.lines(file) if _at(record) <= step or _stays(record)]
         if (self.path / file).is_file():
             self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+
+
+def _at(record: dict[str, Any]) -> int:
+    """Its step; 0 where it names none."""
+    step = record.get("step")
+    return step if type(step) is int else 0
+
+
+def _stays(record: dict[str, Any]) -> bool:
+    return "target" in record or record.get("event", "") in ("warning", "resumed", "stopped", "failed")
 
 
 def new_run(name: str) -> RunDir:

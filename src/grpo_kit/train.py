@@ -204,9 +204,8 @@ class Clock:
     """Seconds that a run has taken, those before a resume included as far as they were recorded."""
 
     def __init__(self, run: RunDir):
-        recorded = (run.read("summary.json") or {}).get("wall_s")
-        steps = (record.get("kit/seconds/step") or 0.0 for record in run.lines("metrics.jsonl"))
-        self._before = sum(steps) if recorded is None else float(recorded)
+        resumed = [event for event in run.lines("events.jsonl") if event.get("event") == "resumed"]
+        self._before = float(resumed[-1].get("wall_s") or 0.0) if resumed else 0.0
         self._started = time.perf_counter()
 
     def seconds(self) -> float:

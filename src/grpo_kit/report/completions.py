@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from grpo_kit.report.foreign import mapping, number, shown, whole
@@ -22,8 +22,10 @@ MOST_TEXT = 2048
 
 ENDING = 600
 
-MOST_PROMPTS = 4000
-"""Prompts kept in memory of each data set."""
+MOST_PROMPTS, MOST_HELD = 4000, 24_000_000
+"""Prompts kept in memory of each data set, and characters of their texts: some times what can be in the page."""
+
+MOST_NAME, MOST_REWARDS = 60, 50
 
 MOST_BYTES = 4_000_000
 """Of the packed completions in the page, which is to stay below 5 MB."""
@@ -43,7 +45,8 @@ class Side:
     def add(self, record: dict[str, Any]) -> None:
         self.total += 1
         text = _text(record.get("completion"))
-        rewards = {shown(str(k)): number(v) for k, v in mapping(record.get("rewards")).items()}
+        scores = islice(mapping(record.get("rewards")).items(), MOST_REWARDS)
+        rewards = {shown(str(name))[:MOST_NAME]: number(value) for name, value in scores}
         key = (text, str(rewards))
         if key in self.completions:
             self.completions[key]["times"] += 1
@@ -67,6 +70,12 @@ class Prompt:
     first: Side
     last: Side | None = None
 
+    def size(self) -> int:
+        """Characters of its texts."""
+        sides = [self.first, *([self.last] if self.last else [])]
+        texts = (text for side in sides for text, _ in side.completions)
+        return len(self.text) + len(self.gold or "") + sum(map(len, texts))
+
 
 @dataclass(frozen=True)
 class Completions:
@@ -78,7 +87,9 @@ class Completions:
     rewards: list[str]
 
 
-def completions_of(run: RunDir, first: Measured | None, last: Measured | None) -> Completions:
+def completions_of(
+    run: RunDir, first: Measured | None, last: Measured | None, most_bytes: int = MOST_BYTES
+) -> Completions:
     """Of the held-out prompts before and after, and of the training prompts at their first and last step."""
     kept = [f"evals/step-{one.step}/samples.jsonl" for one in (first, last) if one is not None]
     held_out, held_out_seen = prompts_of(chain.from_iterable(run.lines(file) for file in kept))
@@ -88,11 +99,14 @@ def completions_of(run: RunDir, first: Measured | None, last: Measured | None) -
         "held-out": [_item("held-out", prompt, rates) for prompt in held_out],
         "training": [_item("training", prompt, []) for prompt in training],
     }
-    packed, count = _packed(items)
+    packed, count = _packed(items, most_bytes)
     names = (name for item in chain(*items.values()) for side in item["sides"] for one in side["completions"]
              for name in one["rewards"])  # fmt: skip
     return Completions(
-        packed, count, {"held-out": held_out_seen, "training": training_seen}, list(dict.fromkeys(names))
+        packed,
+        count,
+        {"held-out": held_out_seen, "training": training_seen},
+        list(islice(dict.fromkeys(names), MOST_REWARDS)),
     )
 
 
@@ -104,7 +118,7 @@ def prompts_of(records: Iterable[dict[str, Any]], most: int = MOST_PROMPTS) -> t
     """
     found: dict[int, Prompt] = {}
     seen: set[int] = set()
-    below = 1 << 32
+    below, unweighed = 1 << 32, 0
     for record in records:
         step, row = whole(record.get("step")), whole(record.get("row"))
         if step is None or not isinstance(record.get("completion"), str):
@@ -121,8 +135,11 @@ def prompts_of(records: Iterable[dict[str, Any]], most: int = MOST_PROMPTS) -> t
         if step != prompt.first.step and (prompt.last is None or step != prompt.last.step):
             prompt.last = Side(step)
         (prompt.last or prompt.first).add(record)
-        if len(found) > most:
-            below = sorted(found)[most // 2]
+        unweighed += min(len(record["completion"]), MOST_TEXT)
+        heavy = unweighed > MOST_HELD // 20 and sum(prompt.size() for prompt in found.values()) > MOST_HELD
+        unweighed = 0 if unweighed > MOST_HELD // 20 else unweighed
+        if len(found) > most or (heavy and len(found) > 1):
+            below = sorted(found)[len(found) // 2]
             found = {key: prompt for key, prompt in found.items() if key < below}
     newest_first = sorted(found.values(), key=lambda prompt: (-(prompt.last or prompt.first).step, prompt.row or 0))
     return newest_first, len(seen)
@@ -146,18 +163,18 @@ def _item(data: str, prompt: Prompt, rates: Sequence[Sequence[float | None]]) ->
     }
 
 
-def _packed(items: dict[str, list[dict[str, Any]]]) -> tuple[str, dict[str, int]]:
+def _packed(items: dict[str, list[dict[str, Any]]], most_bytes: int) -> tuple[str, dict[str, int]]:
     """As many prompts as fit, held-out ones before others; and how many of each these are."""
     for most in PER_SIDE:
         for item in chain(*items.values()):
             for side in item["sides"]:
                 side["completions"] = side["completions"][:most]
         packed = _pack(items)
-        if len(packed) <= MOST_BYTES:
+        if len(packed) <= most_bytes:
             break
-    while len(packed) > MOST_BYTES:
+    while len(packed) > most_bytes and any(items.values()):
         name = "training" if items["training"] else "held-out"
-        fits = len(items[name]) * MOST_BYTES // len(packed) * 9 // 10
+        fits = len(items[name]) * most_bytes // len(packed) * 9 // 10
         items[name] = _spread(items[name], fits if fits > 9 else 0)
         packed = _pack(items)
     return packed, {name: len(some) for name, some in items.items()}

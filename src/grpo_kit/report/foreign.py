@@ -11,9 +11,6 @@ UNSEEN = re.compile(
 )
 """Characters that show nothing, or act on how others are shown: controls, direction marks, lone surrogates, tags."""
 
-SECRET = re.compile(r"(?i)(?:^|[._-])(?:(?:hub|hf|access|auth|api)_?token|token|api_?key|password|secret)$")
-"""Names whose values are nobody else's business."""
-
 
 def number(value: Any) -> float | None:
     """A finite number, or None for anything else."""

@@ -8,12 +8,17 @@ from typing import Any
 
 import yaml
 
+from grpo_kit.plain_values import plain
 from grpo_kit.recipe import SECTIONS, Recipe
-from grpo_kit.report.foreign import SECRET, flattened, line, mapping
+from grpo_kit.report.foreign import flattened, line, mapping
+from grpo_kit.report.secrets import HIDDEN, command_without_secrets, without_secrets
 from grpo_kit.run_dir import RunDir
 from grpo_kit.trl_args import DEFAULTS, trl_default, written_fields
 
-HIDDEN = "(not shown)"
+MOST_ROWS = 200
+"""Of a recipe, or of a group of its provenance, so many keys are shown."""
+
+MOST_GROUPS = 20
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,16 @@ class Origin:
 def differences_of(run: RunDir) -> list[Difference]:
     """What of the resolved recipe is not as it would be by itself, in the recipe's order."""
     try:
-        tree = mapping(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8")))
+        tree = mapping(plain(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))))
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return []
-    return list(_differences(tree))
+    found = list(_differences(tree, dict(flattened(without_secrets(tree)))))
+    more = [Difference(f"and {len(found) - MOST_ROWS} more keys", "", "", "")] if len(found) > MOST_ROWS else []
+    return found[:MOST_ROWS] + more
 
 
-def _differences(tree: dict[str, Any]) -> Iterator[Difference]:
+def _differences(tree: dict[str, Any], harmless: dict[str, Any]) -> Iterator[Difference]:
+    """`harmless` has the value of each key that may be shown; a key that has none is within one that may not be."""
     for key, value in flattened(tree):
         section, _, own = key.partition(".")
         if section == "name" or (section == "eval_dataset" and mapping(tree.get("dataset")).get(own) == value):
@@ -49,7 +57,7 @@ def _differences(tree: dict[str, Any]) -> Iterator[Difference]:
         default, whose = _default(section, own, tree)
         if not whose or default != value:
             yield Difference(
-                key, HIDDEN if SECRET.search(key) else _written(value), _written(default) if whose else "", whose
+                line(key, 200), _written(harmless.get(key, HIDDEN)), _written(default) if whose else "", whose
             )
 
 
@@ -72,14 +80,18 @@ def provenance_of(run: RunDir) -> list[Origin]:
     """Everything in provenance.json but the text of uncommitted changes, which is long and one's own."""
     top: list[tuple[str, str]] = []
     groups = []
-    for key, value in mapping(run.read("provenance.json")).items():
-        if key == "argv" and isinstance(value, list):
-            top.append(("command", line(shlex.join(_harmless(str(word)) for word in value), 2000)))
-        elif isinstance(value, dict):
-            groups.append(Origin(key, [_fact(name, inner) for name, inner in flattened(value)]))
+    read = mapping(run.read("provenance.json"))
+    argv = read.pop("argv", None)
+    if isinstance(argv, list):
+        top.append(("command", line(shlex.join(command_without_secrets([str(word) for word in argv])), 2000)))
+    for key, value in without_secrets(read).items():
+        if isinstance(value, dict):
+            facts = [_fact(name, inner) for name, inner in flattened(value)]
+            more = [("and more", f"{len(facts) - MOST_ROWS} in provenance.json")] if len(facts) > MOST_ROWS else []
+            groups.append(Origin(line(key, 200), facts[:MOST_ROWS] + more))
         else:
             top.append(_fact(key, value))
-    return [origin for origin in (Origin("run", top), *groups) if origin.facts]
+    return [origin for origin in (Origin("run", top[:MOST_ROWS]), *groups[:MOST_GROUPS]) if origin.facts]
 
 
 def _fact(name: str, value: Any) -> tuple[str, str]:
@@ -88,13 +100,7 @@ def _fact(name: str, value: Any) -> tuple[str, str]:
             "uncommitted changes",
             f"{str(value).count(chr(10))} lines of diff in provenance.json" if value else "none",
         )
-    return name, HIDDEN if SECRET.search(name) else _written(value)
-
-
-def _harmless(word: str) -> str:
-    """An argument of the command line without the value of a secret."""
-    key, is_set, _ = word.partition("=")
-    return f"{key}={HIDDEN}" if is_set and SECRET.search(key) else word
+    return line(name, 200), _written(value)
 
 
 def _written(value: Any) -> str:

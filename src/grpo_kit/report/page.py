@@ -6,11 +6,11 @@ from typing import Any
 from grpo_kit import __version__
 from grpo_kit.report.completions import Completions, completions_of
 from grpo_kit.report.curves import Curves, curves_of, history_of
-from grpo_kit.report.foreign import mapping
+from grpo_kit.report.foreign import line, mapping
 from grpo_kit.report.ledger import Ledger, ledger_of
 from grpo_kit.report.origin import Difference, Origin, differences_of, provenance_of
 from grpo_kit.report.results import Results, measurements, results_of
-from grpo_kit.report.timeline import Lane, spans_of, timeline_of
+from grpo_kit.report.timeline import Timeline, spans_of, timeline_of
 from grpo_kit.run_dir import RunDir
 
 
@@ -21,7 +21,7 @@ class Page:
     results: Results
     curves: Curves
     spans: list[dict[str, Any]]
-    timeline: list[Lane]
+    timeline: Timeline
     ledger: Ledger | None
     completions: Completions
     differences: list[Difference]
@@ -36,10 +36,10 @@ def read_page(run: RunDir) -> Page:
     timeline = timeline_of(run, results.steps)
     return Page(
         name=run.path.resolve().name,
-        version=str(mapping(run.read("provenance.json")).get("grpo_kit", __version__)),
+        version=line(mapping(run.read("provenance.json")).get("grpo_kit", __version__), 80),
         results=results,
         curves=curves_of(history, measured),
-        spans=spans_of(timeline, results.steps),
+        spans=spans_of(timeline.lanes, results.steps),
         timeline=timeline,
         ledger=ledger_of(results.first, results.last),
         completions=completions_of(run, results.first, results.last),

@@ -99,7 +99,13 @@
           hook.draw.push(intervals(own));
           return;
         }
-        if (alone > 24) {
+        if (own.least.length) {
+          for (const ends of [own.most, own.least]) {
+            data.push(ends);
+            series.push({ stroke: `${line}44`, width: 1, spanGaps: true, points: { show: false } });
+          }
+          bands.push({ series: [data.length - 2, data.length - 1], fill: `${line}22` });
+        } else if (alone > 24) {
           data.push(own.values);
           series.push({ stroke: `${line}66`, width: 1, spanGaps: true, points: { show: false } });
         }
@@ -168,12 +174,18 @@
     return JSON.parse(await new Response(stream).text());
   };
 
+  // lower case of the same length, so that what is found stands where it is marked: "İ" would become two characters
+  const lower = (text) => {
+    const low = text.toLowerCase();
+    return low.length === text.length ? low : [...text].map((c) => (c.toLowerCase().length === c.length ? c.toLowerCase() : c)).join("");
+  };
+
   const everyText = (item) =>
     [item.prompt, item.gold, ...item.sides.flatMap((side) => side.completions.flatMap((one) => [one.text, one.answer]))];
 
   const marked = (node, text, wanted) => {
     let from = 0;
-    const low = wanted ? text.toLowerCase() : "";
+    const low = wanted ? lower(text) : "";
     for (let at = wanted ? low.indexOf(wanted) : -1; at >= 0; at = low.indexOf(wanted, from)) {
       node.append(text.slice(from, at), make("mark", "", text.slice(at, at + wanted.length)));
       from = at + wanted.length;
@@ -211,7 +223,7 @@
       const rest = make("details");
       rest.append(make("summary", "", `${others.length} different one${others.length > 1 ? "s" : ""} more`));
       rest.append(...others.map((one) => completionNode(one, wanted)));
-      rest.open = Boolean(wanted) && others.some((one) => one.text.toLowerCase().includes(wanted));
+      rest.open = Boolean(wanted) && others.some((one) => lower(one.text).includes(wanted));
       node.append(rest);
     }
     return node;
@@ -242,7 +254,7 @@
     return (item) => side(item).completions.some((one) => value(one) !== null && compare(value(one)));
   };
 
-  const wantedText = () => byId("search").value.trim().toLowerCase();
+  const wantedText = () => lower(byId("search").value.trim());
 
   const showMore = () => {
     const next = matching.slice(visible, visible + PAGE);
@@ -285,7 +297,7 @@
 
   unpack(byId("completion-data").textContent).then((found) => {
     items = found;
-    for (const item of items) item.searched = everyText(item).filter(Boolean).join("\n").toLowerCase();
+    for (const item of items) item.searched = lower(everyText(item).filter(Boolean).join("\n"));
     filter();
   }, () => { count.textContent = "The completions cannot be unpacked by this browser."; });
 })();

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_kit.report.foreign import interval, line, mapping, number, whole
+from grpo_kit.report.secrets import hidden_in
 from grpo_kit.run_dir import RunDir
 from grpo_kit.stats import paired_difference
 
@@ -89,7 +90,7 @@ def results_of(run: RunDir, history: Sequence[Metrics], measured: Sequence[Measu
     last = next((one for one in reversed(measured) if one.step > 0), None)
     gain = _gain(summary, first, last)
     steps = whole(summary.get("steps"))
-    steps = steps if steps is not None else int(history[-1]["step"]) if history else 0
+    steps = steps if steps is not None and steps >= 0 else int(history[-1]["step"]) if history else 0
     rewards = [
         (value, f"reward_{end}") for end, value in zip(("first", "last"), _tenths(history, "reward"), strict=True)
     ]
@@ -189,7 +190,7 @@ def _sentence(
 
 def _plain(reason: Any) -> str:
     """The reason of an end without the class of our own exceptions."""
-    return re.sub(r"^(?:RunError|RewardError|RecipeError): ", "", line(reason or ""))
+    return re.sub(r"^(?:RunError|RewardError|RecipeError): ", "", hidden_in(line(reason or "")))
 
 
 def _figures(

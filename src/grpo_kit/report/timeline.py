@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_kit.report.foreign import line, mapping, whole
+from grpo_kit.report.secrets import hidden_in
 from grpo_kit.run_dir import RunDir
 
 FIELDS = {
@@ -17,10 +18,14 @@ FIELDS = {
     "message": "message",
     "reason": "reason",
     "where": "where",
+    "ended_reason": "had ended",
 }
 """What of an event is shown, and under which word."""
 
-MOST_SPANS, MOST_LANES = 200, 100
+MOST_SPANS, MOST_LANES, MOST_KINDS = 40, 30, 1000
+"""Shown of a lane; lanes shown; kinds of events that are kept in memory at all."""
+
+MOST_TEXT = 400
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Lane:
     samples: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     count: int = 0
+    last: dict[str, Any] = field(default_factory=dict)
 
     @property
     def when(self) -> str:
@@ -59,8 +65,19 @@ class Lane:
 Lanes = dict[tuple[str, ...], Lane]
 
 
-def timeline_of(run: RunDir, steps: int) -> list[Lane]:
-    """Findings first, each in a lane of its own by the order in which they came."""
+@dataclass(frozen=True)
+class Timeline:
+    """The lanes to show, and how many kinds of events are `left_out`."""
+
+    lanes: list[Lane]
+    left_out: int
+
+
+def timeline_of(run: RunDir, steps: int) -> Timeline:
+    """Findings first, each in a lane of its own by the order in which they came.
+
+    Where the run has ended, those that last are the diagnoses of its summary, and no others.
+    """
     lanes: Lanes = {}
     for event in run.lines("events.jsonl"):
         kind, step = str(event.get("event", "event")), whole(event.get("step")) or 0
@@ -72,12 +89,22 @@ def timeline_of(run: RunDir, steps: int) -> list[Lane]:
             _found(lanes, event, step)
         else:
             _happened(lanes, event, kind, step)
-    summary = mapping(run.read("summary.json"))
-    at_the_end = summary.get("diagnoses")
-    for finding in at_the_end if isinstance(at_the_end, list) else []:  # of a run whose events are gone
-        if isinstance(finding, dict) and _key(finding) not in lanes:
-            _found(lanes, finding, whole(finding.get("since")) or steps)
-    return _placed(sorted(lanes.values(), key=lambda lane: not lane.finding)[:MOST_LANES], steps)
+    at_the_end = mapping(run.read("summary.json")).get("diagnoses")
+    if isinstance(at_the_end, list):
+        _end(lanes, [finding for finding in at_the_end if isinstance(finding, dict)], steps)
+    ordered = sorted(lanes.values(), key=lambda lane: not lane.finding)
+    return Timeline(_placed([_told(lane) for lane in ordered[:MOST_LANES]], steps), len(ordered[MOST_LANES:]))
+
+
+def _end(lanes: Lanes, diagnoses: list[dict[str, Any]], steps: int) -> None:
+    """What the last look at the run found, and what it did not find any more."""
+    last = {_key(finding): finding for finding in diagnoses}
+    for key, lane in lanes.items():
+        if lane.finding and key not in last and lane.spans[-1].until is None:
+            lane.spans[-1].until = max(steps, lane.spans[-1].since)
+    for key, finding in last.items():
+        if key not in lanes or lanes[key].spans[-1].until is not None:
+            _found(lanes, finding, max(whole(finding.get("since")) or 0, steps))
 
 
 def _key(finding: dict[str, Any]) -> tuple[str, ...]:
@@ -88,10 +115,11 @@ def _key(finding: dict[str, Any]) -> tuple[str, ...]:
 def _found(lanes: Lanes, finding: dict[str, Any], step: int) -> None:
     since = whole(finding.get("since"))
     since = step if since is None else min(max(since, 0), step)
-    lane = lanes.setdefault(_key(finding), Lane(line(finding.get("name", "finding"), 80), True))
+    lane = _lane(lanes, _key(finding), line(finding.get("name", "finding"), 80), True)
     _tell(lane, finding)
-    lasts = bool(lane.spans) and lane.spans[-1].until is None
-    if not lasts and len(lane.spans) < MOST_SPANS:
+    if len(lane.spans) >= MOST_SPANS:
+        lane.spans[-1].until = None
+    elif not lane.spans or lane.spans[-1].until is not None:
         lane.spans.append(Span(since, None))
 
 
@@ -99,7 +127,7 @@ def _happened(lanes: Lanes, event: dict[str, Any], kind: str, step: int) -> None
     """Other events: those that say the same are one lane, and so are a reward's faults of one kind."""
     reward, fault = (line(event.get(key) or "", 80) for key in ("reward", "fault"))
     said = (reward, fault) if reward else (line(event.get("message") or "", 200),)
-    lane = lanes.setdefault((kind, *said), Lane(line(f"{kind} {reward}", 80), False))
+    lane = _lane(lanes, (kind, *said), line(f"{kind} {reward}", 80), False)
     _tell(lane, event)
     if lane.spans and lane.spans[-1].since == step:
         return
@@ -108,14 +136,28 @@ def _happened(lanes: Lanes, event: dict[str, Any], kind: str, step: int) -> None
     lane.spans.append(Span(step, step))
 
 
+def _lane(lanes: Lanes, key: tuple[str, ...], name: str, finding: bool) -> Lane:
+    """The one of this key; where there are too many, one that all further ones share."""
+    if key not in lanes and len(lanes) >= MOST_KINDS:
+        key, name = (("finding", "others") if finding else ("others",)), "others"
+    return lanes.setdefault(key, Lane(name, finding))
+
+
 def _tell(lane: Lane, event: dict[str, Any]) -> None:
     """Count an event; the last one is what is told of it."""
     lane.count += 1
-    texts = event.get("completions")
-    lane.samples = [line(text, 600) for text in texts[:3]] if isinstance(texts, list) else []
+    lane.last = event
+
+
+def _told(lane: Lane) -> Lane:
+    texts = lane.last.get("completions")
+    lane.samples = [line(text, MOST_TEXT) for text in texts[:3]] if isinstance(texts, list) else []
     lane.details = {
-        word: line(event[key], 600) for key, word in FIELDS.items() if event.get(key) not in (None, "", [], {})
+        word: hidden_in(line(lane.last[key], MOST_TEXT))
+        for key, word in FIELDS.items()
+        if lane.last.get(key) not in (None, "", [], {})
     }
+    return lane
 
 
 def _placed(lanes: Sequence[Lane], steps: int) -> list[Lane]:

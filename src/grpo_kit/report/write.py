@@ -2,9 +2,10 @@
 
 import base64
 import hashlib
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from grpo_kit.console import Console
-from grpo_kit.errors import first_line
+from grpo_kit.errors import RecipeError, first_line
 from grpo_kit.processes import is_main
+from grpo_kit.report.completions import completions_of
 from grpo_kit.report.foreign import all_shown, shown
 from grpo_kit.report.page import Page, read_page
 from grpo_kit.run_dir import RunDir
 
 HERE = Path(__file__).parent
 REPORT = "report.html"
+BEGINS = b"<!doctype html>\n<!-- grpo-kit report -->"
+MOST_BYTES = 4_990_000
 SCRIPTS = ("vendor/uPlot.iife.min.js", "report.js")
 STYLES = ("vendor/uPlot.min.css", "report.css")
 
@@ -50,9 +54,29 @@ def _tried(run: RunDir, console: Console) -> bool:
 def write_report(run: RunDir, out: Path | None = None) -> Page:
     """Write the report of a run, to `out` or to its own directory. Raises OSError where it cannot be written."""
     page = read_page(run)
+    html = rendered(page)
+    over = len(html.encode("utf-8", "backslashreplace")) - MOST_BYTES
+    if over > 0:  # everything else is bounded, but all of it at once may be too much
+        results, room = page.results, max(len(page.completions.packed) - over, 0)
+        page = replace(page, completions=completions_of(run, results.first, results.last, room))
+        html = rendered(page)
     out = out or run.path / REPORT
-    RunDir(out.parent).write_text(out.name, rendered(page))
+    RunDir(out.parent).write_text(out.name, html)
     return page
+
+
+def check_replaceable(out: Path) -> None:
+    """Raises RecipeError where something is there that is no report: a new file, or one that may be replaced."""
+    try:
+        mode = out.lstat().st_mode
+        if stat.S_ISREG(mode):
+            with out.open("rb") as file:
+                begins = file.read(len(BEGINS))
+            if begins == BEGINS or out.suffix in (".html", ".htm"):
+                return
+    except OSError:
+        return  # nothing is there, or what cannot be looked at cannot be written either
+    raise RecipeError(f"{out}: is there and is no report, so it is not replaced; name a new file with --out")
 
 
 def rendered(page: Page) -> str:
