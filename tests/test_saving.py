@@ -10,10 +10,11 @@ import torch
 from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.checkpoint import checkpoints_of
+from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
 from grpo_kit.held_out import HeldOut
 from grpo_kit.lock import Lock
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run_dir import RunDir, never_begun
 from grpo_kit.train import Stopper
 
 SHARED = ("grpo.steps_per_generation=6", "grpo.per_device_train_batch_size=8", "grpo.max_steps=6", "dataset.limit=60")
@@ -118,3 +119,32 @@ def test_a_stop_within_a_measurement_loses_none(monkeypatch):
     assert run("sums.yaml", "eval_every=2", "--resume") in (0, 1)
     assert lines("sums", "eval.jsonl") == lines("whole", "eval.jsonl")
     assert [record["step"] for record in lines("sums", "eval.jsonl")] == [0, 2, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["grpo_config.json", "provenance.json", "data_fingerprint.json"])
+def test_a_run_that_is_killed_before_it_has_begun_leaves_no_second_one(monkeypatch, last):
+    class Killed(BaseException):
+        pass
+
+    written = RunDir.write
+
+    def write(self, file, content):
+        if file == last:
+            raise Killed
+        written(self, file, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDir, "write", write)
+        with pytest.raises(Killed):
+            main(["run", "sums.yaml", "eval_dataset=null"])
+    assert run("sums.yaml", "eval_dataset=null", "--resume") == 0
+    assert [path.name for path in Path("runs").iterdir()] == ["sums"]
+
+
+def test_what_is_in_a_folder_of_the_users_own_stays(own_folder):
+    Path("runs/sums").mkdir(parents=True)
+    Path("runs/sums/notes.txt").write_text("mine")
+    assert never_begun("sums") == []
+    Path("runs/sums-2").mkdir()
+    assert [found.path.name for found in never_begun("sums")] == ["sums-2"]

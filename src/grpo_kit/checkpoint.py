@@ -5,7 +5,9 @@ import shutil
 import signal
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
+from itertools import count as count_up
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +23,7 @@ from grpo_kit.prepare import Prepared
 from grpo_kit.processes import count, gather, is_main
 from grpo_kit.provenance import provenance
 from grpo_kit.recipe import Recipe
-from grpo_kit.run_dir import RunDir, new_run, resolved_recipe, runs_called, write_recipe
+from grpo_kit.run_dir import RunDir, never_begun, new_run, resolved_recipe, runs_called, write_recipe
 
 NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """Written after the weights, so a checkpoint that has them, and the random streams of each process, is complete."""
@@ -51,8 +53,7 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     """
     run = unfinished_run(prepared.recipe) if resume else None
     if run is None:
-        new = new_run(prepared.recipe.run_name)
-        lock.take(new.path)
+        new = place_for(prepared.recipe.run_name, lock)
         start_run(new, prepared)
         return new, None, ["nothing unfinished to resume, so a new run"] if resume else []
     lock.take(run.path)
@@ -93,9 +94,19 @@ def seconds_so_far(run: RunDir) -> float:
     return round(float(before or 0.0) + sum(own for own in spent if own), 1)
 
 
+def place_for(name: str, lock: Lock) -> RunDir:
+    """A new directory, or one in which a run was killed before it had begun."""
+    for run in chain(never_begun(name), (new_run(name) for _ in count_up())):
+        with suppress(RecipeError):  # another process has just taken it
+            lock.take(run.path)
+            return run
+    raise AssertionError("there is always another number")
+
+
 def start_run(run: RunDir, prepared: Prepared) -> None:
-    """Write all that is known before the first step."""
-    write_recipe(run, prepared)
+    """Write all that is known before the first step; `recipe.yaml` last, so that with it the rest is there."""
+    for left in (path for path in run.path.iterdir() if path.name != ".lock"):  # of a start that was killed
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     run.write("grpo_config.json", prepared.args.to_dict())
     origin = provenance(prepared)
     run.write("provenance.json", origin)
@@ -104,6 +115,7 @@ def start_run(run: RunDir, prepared: Prepared) -> None:
         run.event("warning", 0, message=note)
     if (foretold := matching_preflight(prepared)) is not None:
         run.write("preflight.json", foretold)
+    write_recipe(run, prepared)
 
 
 def unfinished_run(recipe: Recipe) -> RunDir | None:

@@ -145,6 +145,12 @@ def _stays(record: dict[str, Any]) -> bool:
     return "target" in record or record.get("event", "") in ("warning", "resumed", "stopped", "failed")
 
 
+def never_begun(name: str) -> list[RunDir]:
+    """Directories of runs of this name that ended before they had written their recipe."""
+    runs = [run for run in runs_called(name) if not (run.path / "recipe.yaml").exists()]
+    return [run for run in runs if (run.path / ".lock").is_file() or not any(run.path.iterdir())]
+
+
 def new_run(name: str) -> RunDir:
     """Make `./runs/NAME`, or a numbered one where that is taken."""
     return RunDir(new_folder(RUNS, name))
