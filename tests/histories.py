@@ -21,11 +21,20 @@ FACTS = Facts(
     temperature=1.0,
     updates=2.0,
     scale_rewards="group",
+    iterations=2.0,
+    completions=64,
+    group=8,
     lora=True,
     held_out=True,
 )
-COMPLETIONS, GROUPS, HELD_OUT, EVERY = 64, 8, 100, 5
-STEPS = 120
+SHAPES = ((4, 4), (8, 8), (16, 8), (64, 8))
+"""Completions of a rollout, and of a prompt."""
+
+COMPLETIONS, GROUP = SHAPES[-1]
+HELD_OUT, EVERY = 100, 5
+STEPS, LONG = 120, 500
+ALIKE = 0.4
+"""The correlation of scores within a group."""
 
 Step = dict[str, float | int | None]
 
@@ -37,7 +46,7 @@ class Made:
     steps: tuple[Step, ...]
     evaluations: tuple[dict, ...]
 
-    def looked_at(self, first: int = 1, last: int = STEPS) -> Iterator[tuple[int, History]]:
+    def looked_at(self, first: int = 1, last: int = LONG) -> Iterator[tuple[int, History]]:
         """The history as it is after each step from `first` to `last`; one that grows."""
         history, measured = History(), 0
         for step in self.steps[:last]:
@@ -56,13 +65,15 @@ class Made:
 
 
 @cache
-def healthy(seed: int, steps: int = STEPS) -> Made:
+def healthy(seed: int, steps: int = STEPS, shape: tuple[int, int] = SHAPES[-1]) -> Made:
     """A run that learns: accuracy up, entropy down, length much as it was; noise that lasts for some steps.
 
-    Each seed is another task. Levels are those of real runs of 0.5B models: entropy 0.1 to 0.45 nats and falling, a
-    norm of the gradient that may rise to three times its start, up to 8 % of completions cut.
+    Each seed is another task, each shape another batch: fewer completions, more noise. Levels are those of real runs
+    of 0.5B models: entropy 0.1 to 0.45 nats and falling, a norm of the gradient that may rise to three times its start,
+    up to 8 % of completions cut.
     """
-    draw = np.random.default_rng(seed)
+    draw, (completions, group) = np.random.default_rng(seed), shape
+    groups, rough = completions // group, math.sqrt(COMPLETIONS / completions)
     start, end = draw.uniform(0.1, 0.5), draw.uniform(0.55, 0.95)
     form, entropy, length = draw.uniform(0.2, 0.9), draw.uniform(0.1, 0.45), draw.uniform(20, 150)
     longer, pace, cut = draw.uniform(0.8, 1.5), draw.uniform(20, 40), draw.uniform(0, 0.08)
@@ -73,20 +84,23 @@ def healthy(seed: int, steps: int = STEPS) -> Made:
         gone = 1 - np.exp(-step / pace)
         drift = 0.7 * drift + draw.normal(0, 0.02)  # some batches are harder, for a while
         level = float(np.clip(start + (end - start) * gone + drift, 0.02, 0.98))
-        accuracy = draw.binomial(COMPLETIONS, level) / COMPLETIONS
-        formatted = draw.binomial(COMPLETIONS, form + (0.98 - form) * gone) / COMPLETIONS
-        flat = min(draw.binomial(GROUPS, 0.1 + 0.5 * gone) / GROUPS, 0.875)
-        mean = length * (1 + (longer - 1) * gone) * draw.normal(1, 0.06)
+        odds = 1 / ALIKE - 1  # of a beta distribution whose draws make completions of a group so much alike
+        right = draw.binomial(group, draw.beta(odds * level, odds * (1 - level), size=groups))  # (groups,)
+        accuracy = right.sum() / completions
+        formatted = draw.binomial(completions, form + (0.98 - form) * gone) / completions
+        all_right, all_wrong = (right == group).mean(), (right == 0).mean()
+        flat = all_right + all_wrong
+        mean = length * (1 + (longer - 1) * gone) * draw.lognormal(0, 0.06 * rough)
         longest = mean * tail * draw.uniform(0.8, 1.2)
-        share = float(np.clip(draw.normal(spare, 0.1), 0, 1))
+        share = float(np.clip(draw.normal(spare, 0.1 * rough), 0, 1))
         generation, rewards, update = draw.uniform(5, 7), draw.uniform(0.05, 0.4), draw.uniform(3, 5)
         measured = step % EVERY == 1 and step > 1
         metrics = {
             "step": step,
             "loss": draw.normal(0, 0.01),
             "learning_rate": 1e-5 * min((step - 1) / 10, 1),
-            "grad_norm": norm * (1 + (rougher - 1) * gone) * draw.lognormal(0, 0.3),
-            "kl": kl * gone * draw.lognormal(0, 0.3),
+            "grad_norm": norm * (1 + (rougher - 1) * gone) * draw.lognormal(0, 0.3) * float(flat < 1),
+            "kl": kl * gone * draw.lognormal(0, 0.3 * math.sqrt(rough)),
             "reward": accuracy + 0.3 * formatted,
             "reward_std": 0.4,
             "rewards/accuracy/mean": accuracy,
@@ -95,18 +109,18 @@ def healthy(seed: int, steps: int = STEPS) -> Made:
             "rewards/format/std": 0.3,
             "kit/accuracy": accuracy,
             "kit/flat_group_share": flat,
-            "kit/all_right": flat * level,
-            "kit/all_wrong": flat * (1 - level),
-            "kit/truncated_share": draw.binomial(COMPLETIONS, cut) / COMPLETIONS,
-            "kit/unread_share": draw.binomial(COMPLETIONS, 0.05) / COMPLETIONS,
-            "kit/identical_group_share": draw.binomial(GROUPS, 0.2 * gone) / GROUPS,
-            "kit/small_spread_share": draw.binomial(GROUPS, 0.03) / GROUPS,
+            "kit/all_right": all_right,
+            "kit/all_wrong": all_wrong,
+            "kit/truncated_share": draw.binomial(completions, cut) / completions,
+            "kit/unread_share": draw.binomial(completions, 0.05) / completions,
+            "kit/identical_group_share": draw.binomial(groups, 0.2 * gone) / groups,
+            "kit/small_spread_share": draw.binomial(groups, 0.03) / groups,
             "kit/padding_share": 1 - mean / longest,
             "kit/tokens_p50": 0.9 * mean,
             "kit/tokens_p95": 0.8 * longest,
             "completions/mean_length": mean,
             "completions/max_length": longest,
-            "kit/entropy": entropy * (1 - 0.75 * gone) * draw.normal(1, 0.1),
+            "kit/entropy": entropy * (1 - 0.75 * gone) * draw.lognormal(0, 0.1 * math.sqrt(rough)),
             "clip_ratio/region_mean": abs(draw.normal(0, 0.01)),
             "kit/rewards/accuracy/unscored_share": 0.0,
             "kit/rewards/format/unscored_share": 0.0,

@@ -4,14 +4,15 @@ python tests/test_backtest.py    # measures, and writes the table into docs/doct
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 import pytest
-from histories import FACTS, FAULTS, STEPS, healthy
+from histories import FACTS, FAULTS, LONG, SHAPES, STEPS, Made, healthy
 
 from grpo_kit.diagnosis.diagnose import NAMES, diagnose
+from grpo_kit.diagnosis.findings import Facts
 
 DOCS = Path(__file__).parents[1] / "docs" / "doctor.md"
 BEGIN, END = "<!-- backtest -->\n", "<!-- end of backtest -->"
@@ -47,12 +48,19 @@ class Outcome:
         return right / (right + self.wrongly)
 
 
+def mixed(seed: int) -> tuple[Made, Facts]:
+    """A healthy history of the next shape of batch and the next length, and what is known of it."""
+    shape, steps = SHAPES[seed % 4], (STEPS, LONG)[seed // 4 % 2]
+    return healthy(seed, steps, shape), replace(FACTS, completions=shape[0], group=shape[1])
+
+
 def backtest() -> tuple[dict[str, Outcome], int]:
     """All faults at all strengths and onsets, looked at after every step; how many healthy histories had a finding."""
     outcomes: dict[str, Outcome] = {name: Outcome() for name in NAMES}
     told = 0
     for seed in range(HEALTHY):
-        named = {f.name for _, history in healthy(seed).looked_at() for f in diagnose(history, FACTS)}
+        made, facts = mixed(seed)
+        named = {f.name for _, history in made.looked_at() for f in diagnose(history, facts)}
         told += bool(named)
         for name in named:
             outcomes[name].wrongly += 1
@@ -83,7 +91,8 @@ def table(outcomes: dict[str, Outcome], told: int) -> str:
         [
             *lines,
             "",
-            f"Of {HEALTHY} healthy histories, looked at after each of {STEPS} steps, {told} had any finding.\n",
+            f"Of {HEALTHY} healthy histories ({', '.join(f'{n} completions in groups of {g}' for n, g in SHAPES)}; "
+            f"{STEPS} and {LONG} steps), looked at after each step, {told} had any finding.\n",
         ]
     )
 

@@ -11,7 +11,7 @@ from grpo_kit.diagnosis.history import STEPS, History
 from grpo_kit.diagnosis.notes import notes
 from grpo_kit.diagnosis.trends import lately, shift
 
-FACTS = Facts(max_completion_length=8, full_marks={"mine": 1.0})
+FACTS = Facts(max_completion_length=8, full_marks={"mine": 1.0}, completions=64, group=8)
 
 
 def history(means, spread=0.0, flat=1.0, truncated=0.0, **more):
@@ -162,6 +162,8 @@ def test_foreign_values_are_passed_over():
 
 def test_settings_of_a_foreign_type_count_as_unknown():
     known = {"steps_per_generation": 8, "gradient_accumulation_steps": 4, "num_iterations": 2, "beta": 0}
+    sized = facts_of_settings({"generation_batch_size": 64, "num_generations": 8}, {})
+    assert (sized.groups, sized.trials) == (8, pytest.approx(16.84, abs=0.01))  # 64 / (1 + 7 * 0.4)
     assert facts_of_settings(known, {}).updates == 4  # 8 micro-batches twice, 4 a step
     assert facts_of_settings(known, {}).beta == 0.0
     foreign = facts_of_settings({"beta": "0.1", "max_completion_length": [3], "num_iterations": None}, {})
@@ -179,6 +181,13 @@ def test_what_is_no_fault_is_a_note():
     assert "one reward alone: farmed-reward and dominating-reward need another" in said
     again = list(notes(History(steps), replace(FACTS, updates=4.0)))
     assert "next to no token is clipped in 4 updates per rollout: each of them is small" in again
+
+
+def test_a_reward_that_leaves_the_same_share_unjudged_from_the_start_is_a_note():
+    shares = {"kit/rewards/mine/unscored_share": 0.5, "kit/rewards/mine/timeout_share": 0.0}
+    steps = history([0.5] * 30, 0.5, flat=0.5, **shares)
+    assert not found(steps)
+    assert any("mine leaves 50% of completions unjudged" in note for note in notes(History(steps), FACTS))
 
 
 def test_each_finding_has_a_heading_in_the_documentation():

@@ -392,3 +392,13 @@ def test_a_run_that_is_gone_on_with_has_neither_its_old_ending_nor_findings_that
     assert summary("sums")["wall_s"] > 1000
     lasting = {lane.name for lane in read_page(folder).timeline.lanes if lane.finding and lane.spans[-1].until is None}
     assert lasting == {finding["name"] for finding in summary("sums")["diagnoses"]}
+
+
+def test_a_reward_that_counts_for_right_answers_only_is_none_that_dominates(capsys):
+    share = {"kit/rewards/format/variance_share": 0.9, "kit/accuracy": 0.3}
+    history = [{**step, **share} for step in healthy(0).steps]
+    run_folder("sums", history)
+    assert "finding      dominating-reward" in doctor(capsys, "sums")[1]
+    recipe = Path("runs/sums/recipe.yaml")
+    recipe.write_text(RECIPE.replace("style: boxed", "style: boxed, only_if: accuracy"))
+    assert "finding      dominating-reward" not in doctor(capsys, "sums")[1]

@@ -6,6 +6,7 @@ import pytest
 from histories import FACTS, FAULTS, STEPS, Made, changed, farming, healthy, overfitted, planted, ramp, stagnant, stuck
 from whole_run import RECIPE
 
+from grpo_kit.diagnosis.chance import groups_of, steps_beyond_chance
 from grpo_kit.diagnosis.diagnose import NAMES, diagnose
 from grpo_kit.diagnosis.findings import Facts
 from grpo_kit.diagnosis.history import History
@@ -97,7 +98,10 @@ def test_a_spike_of_kl_and_a_steady_climb_are_told_apart():
 def test_clipping_by_many_updates_and_by_large_ones_are_told_apart():
     run = FAULTS["clipping"][0](0, 60, 0.9)
     assert run.found()["clipping"].override == "grpo.learning_rate=2e-06"
-    assert run.found(replace(FACTS, updates=4.0))["clipping"].override == "grpo.num_iterations=1"
+    often = run.found(replace(FACTS, updates=4.0, iterations=2.0))["clipping"]
+    assert often.override == "grpo.num_iterations=1"
+    once = run.found(replace(FACTS, updates=4.0, iterations=1.0))["clipping"]  # many micro-batches, each used once
+    assert once.override == "grpo.learning_rate=2e-06"
 
 
 def test_which_loss_drives_length_and_which_reward():
@@ -141,11 +145,17 @@ def test_an_explosion_of_entropy_is_seen_early_in_a_run():
 
 def test_rewards_that_time_out_and_that_return_none_are_told_apart():
     share = {"kit/rewards/accuracy/unscored_share": 0.5}
-    late = with_metrics(**share, **{"kit/rewards/accuracy/timeout_share": 0.5})["unscored"]
+
+    def later(**metrics):
+        return planted(0, 60, lambda step, since: {**share, **metrics}).found()
+
+    late = later(**{"kit/rewards/accuracy/timeout_share": 0.5})["unscored"]
     assert late.reward == "accuracy"
     assert late.evidence == "accuracy did not judge 50% of completions, 50% for its time limit"
     assert "TIME_LIMIT_S" in late.change
-    assert "returns None" in with_metrics(**share)["unscored"].change
+    assert "returns None" in later()["unscored"].change
+    assert "unscored" in with_metrics(**share, **{"kit/rewards/accuracy/timeout_share": 0.5})
+    assert "unscored" not in with_metrics(**share)  # from the first step on: a reward of one of two tasks
 
 
 def test_another_reward_may_lead_where_the_goal_is_reached():
@@ -228,7 +238,7 @@ def test_where_the_seconds_of_a_slow_step_go():
 
 def test_findings_of_several_rewards_are_several():
     both = {f"kit/rewards/{label}/unscored_share": 0.5 for label in ("accuracy", "format")}
-    history = History([{**step, **both} for step in healthy(0).steps])
+    history = History([{**step, **(both if step["step"] > 60 else {})} for step in healthy(0).steps])
     assert {f.key for f in diagnose(history, FACTS)} == {("unscored", "accuracy"), ("unscored", "format")}
 
 
@@ -236,3 +246,109 @@ def test_without_any_facts_nothing_is_raised():
     for made, strengths, _ in FAULTS.values():
         for _, history in made(0, 60, strengths[3]).looked_at(115):
             diagnose(history, Facts(0, {}))
+
+
+def small(group, flat, **more):
+    """A run of one group a step: healthy, then as many flat groups in a row as are said."""
+    steps = list(healthy(0).steps[:60])
+    steps = [{**s, "kit/flat_group_share": float(s["step"] % 2 or s["step"] > 60 - flat)} for s in steps]
+    return Made(tuple(steps), ()).found(replace(FACTS, completions=group, group=group, **more), at=60)
+
+
+def test_flat_groups_in_a_row_are_chance_where_a_step_has_few():
+    # half of all groups are flat, of the first 40 and of late: 20 in a row have a chance of 0.5^20 = 1e-6
+    assert "no-gradient" not in small(8, flat=3)
+    assert "no-gradient" not in small(8, flat=15)
+    assert "no-gradient" in small(8, flat=25)
+    assert steps_beyond_chance(0.5, 1) == 20
+    assert steps_beyond_chance(0.5, 8) == 3
+    unknown = History({"step": step, "frac_reward_zero_std": share} for step, share in enumerate((0.0, 0.25, 1.0), 1))
+    assert groups_of(unknown, Facts(0, {})) == 4
+
+
+def test_what_is_lost_in_a_small_batch_may_be_luck():
+    right = [1.0] * 5 + [0.5] * 25 + [0.0, 0.5] * 5  # four completions a step that count as 4 / (1 + 3 * 0.4) = 1.8
+    steps = [{**s, "kit/accuracy": a} for s, a in zip(healthy(0).steps, right, strict=False)]
+    few, many = replace(FACTS, completions=4, group=4), replace(FACTS, completions=512, group=8)
+    assert "accuracy-collapse" not in Made(tuple(steps), ()).found(few, at=40)
+    assert "accuracy-collapse" in Made(tuple(steps), ()).found(many, at=40)
+
+
+def test_a_slow_decline_is_a_collapse_too():
+    slow = changed(0, 1, lambda step, since: stuck(step, 0.8 - 0.28 * min(step["step"] / 100, 1)))
+    assert "little by little" in slow.found()["accuracy-collapse"].cause
+
+
+def test_a_reward_that_rises_faster_than_a_goal_that_rises_is_not_farmed():
+    def both(step, since):
+        at = min(step["step"] / 50, 1)
+        right, form = stuck(step, 0.4 + 0.12 * at)["kit/accuracy"], 0.1 + 0.9 * at
+        goal = {"kit/accuracy": right, "rewards/accuracy/mean": right}
+        return {**goal, "rewards/format/mean": form, "reward": right + form}
+
+    facts = replace(FACTS, weights={"accuracy": 1.0, "format": 1.0})
+    assert "farmed-reward" not in changed(0, 1, both).found(facts, at=60)
+
+
+def test_a_penalty_that_falls_and_a_gated_reward_are_neither_farmed_nor_dominating():
+    penalty = changed(0, 1, lambda step, since: {**stuck(step), "reward": 0.1 + 0.2 * ramp(since, 40),
+                                                 "rewards/format/mean": 0.6 - 0.4 * ramp(since, 40)})  # fmt: skip
+    facts = replace(FACTS, weights={"accuracy": 1.0, "format": -0.5})
+    assert "farmed-reward" not in penalty.found(facts)
+    gated = replace(FACTS, gates={"format": "accuracy"})
+    assert "farmed-reward" in farming(1, 30, 0.7).found(at=60)
+    assert "farmed-reward" not in farming(1, 30, 0.7).found(gated, at=60)
+    leads = {"kit/rewards/format/variance_share": 0.95, "kit/accuracy": 0.3}
+    assert "dominating-reward" in with_metrics(**leads)
+    assert "dominating-reward" not in with_metrics(gated, **leads)
+
+
+def test_a_graded_goal_rises_without_full_marks():
+    def graded(step, since):
+        at = min(step["step"] / 60, 1)
+        own = {"kit/accuracy": 0.0, "rewards/accuracy/mean": 0.2 + 0.6 * at, "reward": 0.3 + 0.6 * at}
+        return {**own, "completions/mean_length": 100 + 160 * at, "kit/entropy": 0.5 - 0.47 * at}
+
+    assert not changed(0, 1, graded).found().keys() & {"length-growth", "entropy-collapse", "no-gradient"}
+
+
+def test_a_gradient_that_begins_late_is_no_spike():
+    def late(step, since):
+        right = 0.0 if since < 0 else min(0.02 * step["step"], 0.6)
+        return {"grad_norm": 0.002 if since < 0 else 0.4, "kit/accuracy": right, "rewards/accuracy/mean": right}
+
+    assert not any(f.name == "gradient-spike" for _, h in changed(0, 15, late).looked_at() for f in diagnose(h, FACTS))
+
+
+def test_nearly_no_groups_that_differ_and_no_gradient_at_all():
+    none = {"kit/accuracy": 0.0, "rewards/accuracy/mean": 0.0}
+    hopeless = with_metrics(**none, **{"kit/flat_group_share": 0.96, "kit/all_wrong": 0.96})["no-gradient"]
+    assert hopeless.evidence == "96% of groups are flat, and nothing gets better"
+    assert "the rows are too hard" in hopeless.cause
+    dead = planted(0, 5, lambda s, since: {**none, "kit/flat_group_share": 0.9, "kit/all_wrong": 0.9}).found(at=59)
+    assert "the policy has collapsed" in dead["no-gradient"].cause
+    assert (dead["no-gradient"].since, dead["no-gradient"].override) == (5, "grpo.learning_rate=2e-06")
+    moved = with_metrics(grad_norm=1e-7, **{"kit/flat_group_share": 0.3})["no-gradient"]
+    assert moved.evidence == "the norm of the gradient is 1e-07, though 70% of groups are not flat"
+
+
+def test_entropy_that_was_never_a_usual_one():
+    hot = changed(0, 1, lambda step, since: {**stuck(step), "kit/entropy": 3.5}).found()["entropy-explosion"]
+    assert hot.evidence == "entropy 3.50 nats a token from the first step on, and accuracy has not risen"
+    assert hot.override == "grpo.temperature=0.7"
+
+
+def test_completions_that_no_reward_judges_are_seen_without_a_share_of_each():
+    steps = [{"step": step, "kit/unscored_share": 0.6} for step in range(1, 60)]
+    [finding] = diagnose(History(steps), FACTS)
+    assert (finding.name, finding.reward) == ("unscored", None)
+    assert finding.evidence == "no reward judged 60% of completions"
+
+
+def test_a_task_that_is_solved_is_not_told_to_sample_warmer():
+    done = {"kit/flat_group_share": 1.0, "kit/all_right": 1.0, "kit/accuracy": 1.0, "kit/identical_group_share": 0.95}
+    run = planted(0, 60, lambda step, since: done)
+    for temperature in (0.9, 1.0):
+        solved = run.found(replace(FACTS, temperature=temperature))["no-gradient"]
+        assert solved.cause.endswith("were at first: the task is solved")
+        assert (solved.change, solved.override) == ("stop here, or take harder rows", None)

@@ -182,6 +182,7 @@ def _facts_of_run(run: RunDir) -> Facts:
         _full_marks(recipe),
         goal=recipe.goal_label,
         weights={label: section.weight for label, section in recipe.rewards.items() if section.weight},
+        gates={label: section.only_if for label, section in recipe.rewards.items() if section.only_if},
         lora=recipe.lora is not None,
         held_out=recipe.eval_dataset is not None,
         ended=str(end["reason"]) if end.get("status") == "failed" and end.get("reason") else None,

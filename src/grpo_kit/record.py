@@ -191,6 +191,7 @@ def facts_of(prepared: Prepared) -> Facts:
         {reward.label: reward.full_marks for reward in counted},
         goal=prepared.goal.label,
         weights={reward.label: reward.weight for reward in counted},
+        gates={reward.label: reward.only_if for reward in counted if reward.only_if},
         lora=prepared.lora is not None,
         held_out=prepared.eval_data is not None,
     )

@@ -6,6 +6,9 @@ from typing import Any
 
 Metrics = Mapping[str, Any]
 
+ALIKE = 0.4
+"""How alike completions of a group are: the correlation of their scores, 0.3 to 0.5 for prompts of all difficulties."""
+
 FLAT = ("kit/sampling/flat_left_share", "kit/flat_group_share", "frac_reward_zero_std")
 """The share of flat groups among those learned from: what dynamic sampling left of them, the kit's, or TRL's."""
 
@@ -50,8 +53,10 @@ class Finding:
 class Facts:
     """What a history does not say itself: full marks and weight of each reward, and the trainer's settings.
 
-    `goal` is the label of the reward that means success; `updates` is how many optimizer steps use each rollout.
-    Whatever is None, or empty, is not known.
+    `goal` is the label of the reward that means success; `updates` is how many optimizer steps use each rollout, and
+    `iterations` how often each completion is used; `completions` are those of a rollout, `group` those of a prompt.
+    `gates` says of a reward which other one must give full marks, else it pays nothing (`only_if`). Whatever is None,
+    or empty, is not known.
     """
 
     max_completion_length: int
@@ -62,6 +67,10 @@ class Facts:
     beta: float | None = None
     temperature: float | None = None
     updates: float | None = None
+    iterations: float | None = None
+    completions: int | None = None
+    group: int | None = None
+    gates: Mapping[str, str] = field(default_factory=dict)
     scale_rewards: str | None = None
     lora: bool = False
     fp16: bool = False
@@ -70,8 +79,19 @@ class Facts:
     "Why the run failed, where it did."
 
     def others(self) -> list[str]:
-        """The rewards that count besides the goal's."""
-        return [label for label in self.weights if label != self.goal]
+        """The rewards that count besides the goal's, and whether or not it is reached."""
+        gated = {label for label, gate in self.gates.items() if gate == self.goal}
+        return [label for label in self.weights if label != self.goal and label not in gated]
+
+    @property
+    def groups(self) -> int | None:
+        """Groups in a rollout."""
+        return max(self.completions // self.group, 1) if self.completions and self.group else None
+
+    @property
+    def trials(self) -> float | None:
+        """Completions of a rollout that count as independent: those of a group are ALIKE (Kish's design effect)."""
+        return self.completions / (1 + (self.group - 1) * ALIKE) if self.completions and self.group else None
 
 
 def facts_of_settings(settings: Mapping[str, Any], full_marks: Mapping[str, float], **more: Any) -> Facts:
@@ -92,6 +112,9 @@ def facts_of_settings(settings: Mapping[str, Any], full_marks: Mapping[str, floa
         loss_type=text("loss_type"),
         beta=number("beta"),
         temperature=number("temperature"),
+        iterations=repeated,
+        completions=int(number("generation_batch_size") or 0) or None,
+        group=int(number("num_generations") or 0) or None,
         updates=max(used * repeated / accumulated, 1.0) if used and accumulated and repeated else None,
         scale_rewards=text("scale_rewards"),
         fp16=settings.get("fp16") is True,

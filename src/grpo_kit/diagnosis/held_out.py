@@ -16,23 +16,23 @@ UNKNOWN = 0.1
 """Share of the level that half of an interval is taken to be where none is given."""
 
 
-LUCK = 1.4
-"""The best of many measurements is a lucky one, so that others lie further below it than chance has them of two."""
+LUCK, OF = 1.4, 25
+"""The best of many measurements is a lucky one, so that others lie further below it than chance has them of two: by so
+many times that distance for the best of OF, and more for one of more."""
 
 
 def overfitting(history: History, facts: Facts) -> Iterator[Finding]:
-    """Training goes up, held-out accuracy does not: it has passed its peak, or it never rose."""
+    """Held-out accuracy has passed its peak and training has not, or training goes up and it never rose."""
     made = history.evaluations
     if len(made) <= CONFIRMED:
         return
-    trained = accuracy_of(history, facts) if accuracy_of(history, facts).values else history.column("reward")
-    rise = shift(trained)
-    if rise is None or not rise.rises:
-        return
+    right = accuracy_of(history, facts)
+    trained = right if right.values else history.column("reward")
     found = _past_peak(history, made, trained)
+    rise = shift(trained, facts.trials if right.values else None)
     if found is not None:
         yield found
-    else:
+    elif rise is not None and rise.rises:
         gained = [one.accuracy - made[0].accuracy for one in made[-CONFIRMED:]]
         sure = [gain + _error(one, made[0]) for gain, one in zip(gained, made[-CONFIRMED:], strict=True)]
         if max(sure) < (rise.now - rise.before) / 2:
@@ -50,8 +50,11 @@ def overfitting(history: History, facts: Facts) -> Iterator[Finding]:
 def _past_peak(history: History, made: list[Measured], trained: Column) -> Finding | None:
     """The last measurements lie below the best by more than chance, and training does not."""
     best = max(made, key=lambda one: one.accuracy)
-    last = made[-CONFIRMED:]
-    if best in last or not all(best.accuracy - one.accuracy > LUCK * _error(best, one) for one in last):
+    confirmed = CONFIRMED * (
+        1 + (len(made) > OF)
+    )  # so many pairs were looked at that one of them was bound to be unlucky
+    last, luck = made[-confirmed:], LUCK * max(1.0, math.log(len(made)) / math.log(OF))
+    if best in last or not all(best.accuracy - one.accuracy > luck * _error(best, one) for one in last):
         return None
     then, now = trained.since(best.step)[:WINDOW], lately(trained)
     if not then or now is None or now < 0.9 * mean(then):

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Iterator
 
+from grpo_kit.diagnosis.chance import groups_of, plain_share, steps_beyond_chance, trials_of
 from grpo_kit.diagnosis.findings import Facts, Finding
 from grpo_kit.diagnosis.history import STEPS, Column, History
 from grpo_kit.diagnosis.policy import slower
-from grpo_kit.diagnosis.rewards import accuracy_of, lighter, rising_reward
+from grpo_kit.diagnosis.rewards import accuracy_of, has_improved, lighter, rising_reward
 from grpo_kit.diagnosis.trends import WINDOW, lately, mean, shift
 
 TRUNCATED = ("kit/truncated_share", "completions/clipped_ratio")
 
-CUT = 0.15
-"""Share of truncated completions that is spoken of when it lasts."""
+CUT, SOME = 0.15, 0.08
+"""Shares of truncated completions: spoken of when it lasts, and usual."""
 
 MOST = 4
 """Times the budget that is proposed at most."""
@@ -21,9 +22,9 @@ MOST = 4
 def truncation(history: History, facts: Facts) -> Iterator[Finding]:
     """All completions are cut for a few steps, or many over a while; rising, or as it was at first."""
     cut = history.column(*TRUNCATED)
-    all_since = cut.lasting(lambda share: share == 1)
-    share = 1.0 if all_since is not None else lately(cut)
-    if share is None or share <= CUT:
+    all_since = cut.lasting(lambda share: share == 1, steps_beyond_chance(CUT, groups_of(history, facts)))
+    share = 1.0 if all_since is not None else plain_share(cut, CUT, SOME, trials_of(history, facts))
+    if share is None:
         return
     found = shift(cut)
     at_first = found.before if found and found.rises else mean(cut.values[:STEPS])
@@ -86,7 +87,7 @@ OWN_LENGTH = ("grpo", "sapo")
 def length_growth(history: History, facts: Facts) -> Iterator[Finding]:
     """Completions twice as long as at the run's own start, and no better."""
     found = shift(history.column("completions/mean_length"))
-    if found is None or found.ratio < 2 or _better(history, facts):
+    if found is None or found.ratio < 2 or has_improved(history, facts):
         return
     cause, change, override = "longer completions are not better ones", "add the reward `length` to the rewards", None
     paid = rising_reward(history, facts)
@@ -110,7 +111,7 @@ def length_growth(history: History, facts: Facts) -> Iterator[Finding]:
 def length_collapse(history: History, facts: Facts) -> Iterator[Finding]:
     """Completions half as long as at the run's own start, and no better."""
     found = shift(history.column("completions/mean_length"))
-    if found is None or found.ratio > 0.5 or _better(history, facts):
+    if found is None or found.ratio > 0.5 or has_improved(history, facts):
         return
     paid = rising_reward(history, facts)
     yield Finding(
@@ -122,8 +123,3 @@ def length_collapse(history: History, facts: Facts) -> Iterator[Finding]:
         lighter(paid, facts) if paid else None,
         paid,
     )
-
-
-def _better(history: History, facts: Facts) -> bool:
-    accuracy = shift(accuracy_of(history, facts))
-    return accuracy is not None and accuracy.rises

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from grpo_kit.diagnosis.findings import FLAT, Facts
 from grpo_kit.diagnosis.held_out import CONFIRMED
-from grpo_kit.diagnosis.history import History
+from grpo_kit.diagnosis.history import STEPS, History
 from grpo_kit.diagnosis.length import TRUNCATED
 from grpo_kit.diagnosis.policy import ENTROPY
+from grpo_kit.diagnosis.rewards import abstains
 from grpo_kit.diagnosis.trends import WINDOW, lately
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -36,6 +37,7 @@ def notes(history: History, facts: Facts) -> Iterator[str]:
         off = "grpo.beta is 0" if facts.beta == 0 else "the log has no kl, which is so where beta is 0"
         yield f"KL is not computed: {off}"
     yield from _clips(history, facts)
+    yield from _abstaining(history, facts)
     measured = len(history.evaluations)
     if facts.held_out is False:
         yield "no held-out rows (eval_dataset), so overfitting cannot be seen"
@@ -51,6 +53,16 @@ def notes(history: History, facts: Facts) -> Iterator[str]:
         missing.append("unscored")
     if missing:
         yield f"not looked for, because their metrics are not there: {', '.join(missing)}"
+
+
+def _abstaining(history: History, facts: Facts) -> Iterator[str]:
+    for label in facts.full_marks:
+        share = lately(history.column(f"kit/rewards/{label}/unscored_share"), STEPS)
+        if share is not None and abstains(history, label):
+            yield (
+                f"{label} leaves {share:.0%} of completions unjudged, as from the first step on and none by its time "
+                "limit: so does a reward that is for some of the rows"
+            )
 
 
 def _clips(history: History, facts: Facts) -> Iterator[str]:

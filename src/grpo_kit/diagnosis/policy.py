@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from grpo_kit.diagnosis.findings import Facts, Finding
 from grpo_kit.diagnosis.history import STEPS, Column, History
-from grpo_kit.diagnosis.rewards import accuracy_of
-from grpo_kit.diagnosis.trends import WINDOW, fall, lately, middle, shift
+from grpo_kit.diagnosis.rewards import accuracy_of, has_improved, level_of
+from grpo_kit.diagnosis.trends import LONG, SHORT, WINDOW, fall, lately, mean, middle, shift
 
 
 def slower(history: History) -> str | None:
@@ -14,19 +14,25 @@ def slower(history: History) -> str | None:
     return f"grpo.learning_rate={rate / 5:.2g}" if rate else None
 
 
-LOST = 0.6
-"""Share of the best accuracy so far below which the policy has lost what it could."""
+LOST, DECLINED = 0.6, 0.8
+"""Shares of the best accuracy so far below which the policy has lost what it could: of a few steps, and of many."""
 
 
 def accuracy_collapse(history: History, facts: Facts) -> Iterator[Finding]:
     """Accuracy in training has fallen far from its best."""
-    found = fall(accuracy_of(history, facts))
-    if found is not None and found.ratio < LOST:
+    column, trials = accuracy_of(history, facts), facts.trials
+    found = fall(column, SHORT, WINDOW, trials)
+    slow = found is None or found.ratio >= LOST
+    if slow:
+        found = fall(column, LONG, LONG, trials)
+    if found is not None and found.ratio < (DECLINED if slow else LOST):
         yield Finding(
             "accuracy-collapse",
             found.since,
             f"accuracy in training was {found.before:.2f} and is {found.now:.2f}",
-            "the policy has lost what it could: an update went too far, and what it writes now earns next to nothing",
+            "the policy loses what it could, little by little"
+            if slow
+            else "the policy has lost what it could: an update went too far, and what it writes now earns less",
             "go back to a checkpoint from before it, with a lower learning rate",
             slower(history),
         )
@@ -39,6 +45,16 @@ def entropy_explosion(history: History, facts: Facts) -> Iterator[Finding]:
     """Entropy far above that of the run's own start."""
     column = history.column(*ENTROPY)
     found = shift(column)
+    if column.values and (hot := _hot(column)) and not has_improved(history, facts):
+        yield Finding(
+            "entropy-explosion",
+            column.steps[0],
+            f"entropy {hot:.2f} nats a token from the first step on, and accuracy has not risen",
+            "the model does not know what to write: sampling is too warm, or its chat template is not the one it knows",
+            "read a prompt and its completions (grpo-kit samples), and sample colder",
+            "grpo.temperature=0.7" if (facts.temperature or 1.0) > COLD else None,
+        )
+        return
     before, now, since = (found.before, found.now, found.since) if found else _jump(column)
     if now > 2 * before and now - before > 0.3:
         yield Finding(
@@ -49,6 +65,16 @@ def entropy_explosion(history: History, facts: Facts) -> Iterator[Finding]:
             "lower the learning rate, and go back to a checkpoint from before it; grpo.beta=0.04 holds it to the start",
             slower(history),
         )
+
+
+HOT, COLD = 3.0, 0.7
+"""Nats a token that no model which knows its task has, and a temperature that is not to blame for them."""
+
+
+def _hot(column: Column) -> float | None:
+    """The entropy of a run that has never had a usual one."""
+    values = column.values
+    return mean(values) if len(values) >= 2 * WINDOW and min(values[0], values[-1], mean(values)) > HOT else None
 
 
 JUMP = 3.0
@@ -65,7 +91,7 @@ def _jump(column: Column) -> tuple[float, float, int]:
 
 def entropy_collapse(history: History, facts: Facts) -> Iterator[Finding]:
     """Entropy far below that of the run's own start while most answers are wrong; else that is what learning does."""
-    found, accuracy = shift(history.column(*ENTROPY)), lately(accuracy_of(history, facts))
+    found, accuracy = shift(history.column(*ENTROPY)), level_of(history, facts)
     if found is None or found.ratio >= 0.1 or accuracy is None or accuracy >= 0.5:
         return
     clips = facts.updates is not None and facts.updates > 1
@@ -91,14 +117,15 @@ def clipping(history: History, facts: Facts) -> Iterator[Finding]:
     if share is None or share <= CLIPPED:
         return
     many = facts.updates is not None and facts.updates > 2
+    repeated = many and facts.iterations is not None and facts.iterations > 1
     yield Finding(
         "clipping",
         column.lasting(lambda value: value > CLIPPED) or column.steps[-STEPS],
         f"{share:.0%} of tokens are clipped",
         "the policy has moved far from the one that wrote the completions"
         + (f": each rollout is used for {facts.updates:g} steps" if many else ""),
-        "use each rollout less often" if many else "lower the learning rate; a wider grpo.epsilon only hides it",
-        "grpo.num_iterations=1" if many else slower(history),
+        "use each rollout less often" if repeated else "lower the learning rate; a wider grpo.epsilon only hides it",
+        "grpo.num_iterations=1" if repeated else slower(history),
     )
 
 
@@ -116,7 +143,7 @@ def kl(history: History, facts: Facts) -> Iterator[Finding]:
     if len(values) < STEPS or max(values[-STEPS:]) <= KL:
         return
     usual = middle(values[-WINDOW - STEPS : -STEPS] or values[:1])
-    spike = max(values[-STEPS:]) > SPIKE * usual
+    spike = sum(value > max(SPIKE * usual, KL) for value in values[-STEPS:]) > 1  # one is a completion out of few
     if not spike and min(values[-STEPS:]) <= KL:
         return
     found = None if spike else shift(column)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from grpo_kit.diagnosis.chance import groups_of, plain_share, trials_of
 from grpo_kit.diagnosis.findings import Facts, Finding
 from grpo_kit.diagnosis.history import STEPS, Column, History
-from grpo_kit.diagnosis.trends import WINDOW, lately, mean, shift
+from grpo_kit.diagnosis.trends import WINDOW, has_risen, lately, mean, shift
 
 MOSTLY = 0.8
 """Share of the total reward's rise that one reward makes up where it is farmed."""
@@ -18,6 +19,23 @@ def accuracy_of(history: History, facts: Facts) -> Column:
     return history.column("kit/accuracy", f"rewards/{facts.goal}/mean")
 
 
+def _progress(history: History, facts: Facts) -> list[Column]:
+    """What may rise where a run gets better: right answers, and the goal's mean, which may be graded."""
+    return [accuracy_of(history, facts), history.column(f"rewards/{facts.goal}/mean")]
+
+
+def has_improved(history: History, facts: Facts) -> bool:
+    """Has the goal come nearer, by more than chance?"""
+    return any(has_risen(column) for column in _progress(history, facts))
+
+
+def level_of(history: History, facts: Facts) -> float | None:
+    """The share of right answers lately, or of the goal's full marks where that is more."""
+    right, scored = (lately(column) for column in _progress(history, facts))
+    shares = [right, scored and scored / facts.full_marks.get(facts.goal or "", 1.0)]
+    return max((share for share in shares if share is not None), default=None)
+
+
 def lighter(label: str, facts: Facts) -> str | None:
     """The override that makes a reward count a quarter of what it does."""
     weight = facts.weights.get(label)
@@ -25,7 +43,10 @@ def lighter(label: str, facts: Facts) -> str | None:
 
 
 def farmed(history: History, facts: Facts) -> Iterator[Finding]:
-    """The total reward rises and the goal's does not: another reward is being earned instead."""
+    """The total reward rises and the goal's does not: another reward is being earned instead.
+
+    A reward of negative weight is a penalty: that it falls is what it is for.
+    """
     total = shift(history.column("reward"))
     goal = history.column(f"rewards/{facts.goal}/mean")
     now = lately(goal)
@@ -33,9 +54,10 @@ def farmed(history: History, facts: Facts) -> Iterator[Finding]:
         return
     rise = total.now - total.before
     own = facts.weights.get(facts.goal or "", 1.0) * (now - mean(goal.values[:WINDOW]))
-    rises = {label: _rise(history, label, facts) for label in facts.others()}
+    rises = {label: _rise(history, label, facts) for label in facts.others() if facts.weights[label] > 0}
     label = max(rises, key=lambda name: rises[name], default=None)
-    if label is not None and rises[label] > MOSTLY * rise and own < (1 - MOSTLY) * rise:
+    mostly = label is not None and rises[label] > MOSTLY * rise and own < (1 - MOSTLY) * rise
+    if label is not None and mostly and not has_improved(history, facts):
         yield Finding(
             "farmed-reward",
             total.since,
@@ -60,15 +82,16 @@ def rising_reward(history: History, facts: Facts) -> str | None:
     return label if label is not None and rises[label] > 0 else None
 
 
-UNSCORED = 0.1
+UNSCORED, RARELY = 0.1, 0.03
+"""Shares of completions that a reward leaves unjudged: spoken of, and usual."""
 
 
 def unscored(history: History, facts: Facts) -> Iterator[Finding]:
     """A reward leaves many completions unjudged; by its time limit, or for another reason."""
     for label in facts.full_marks:
         column = history.column(f"kit/rewards/{label}/unscored_share")
-        share = lately(column, STEPS)
-        if share is None or share <= UNSCORED:
+        share = plain_share(column, UNSCORED, RARELY, facts.completions or trials_of(history, facts), STEPS)
+        if share is None or abstains(history, label):
             continue
         late = lately(history.column(f"kit/rewards/{label}/timeout_share"), STEPS) or 0.0
         by_limit = late > share / 2
@@ -84,9 +107,39 @@ def unscored(history: History, facts: Facts) -> Iterator[Finding]:
             label,
         )
 
+    yield from _unscored_by_all(history, facts)
 
-DOMINATES = 0.7
-"""Share of the variance within groups that another reward than the goal's has where it leads."""
+
+def abstains(history: History, label: str) -> bool:
+    """Does a reward leave the same share of completions unjudged from the first step on, none by its time limit?
+
+    That is how a reward of one of several tasks is written. One that judges nothing has failed.
+    """
+    shares = history.column(f"kit/rewards/{label}/unscored_share")
+    late = history.column(f"kit/rewards/{label}/timeout_share")
+    if not shares.values or min(shares.values[:STEPS]) <= UNSCORED or mean(shares.values[:STEPS]) >= 1:
+        return False
+    return not any(late.values) and shift(shares) is None
+
+
+def _unscored_by_all(history: History, facts: Facts) -> Iterator[Finding]:
+    """Where no reward says so of itself, many completions may be judged by none."""
+    if any(key.startswith("kit/rewards/") and key.endswith("/unscored_share") for key in history.columns):
+        return
+    column = history.column("kit/unscored_share")
+    share = plain_share(column, UNSCORED, RARELY, facts.completions or trials_of(history, facts), STEPS)
+    if share is not None:
+        yield Finding(
+            "unscored",
+            column.lasting(lambda value: value > UNSCORED) or column.steps[-STEPS],
+            f"no reward judged {share:.0%} of completions",
+            "nothing is learned from them",
+            "see `score lost` in events.jsonl, and for which rows the rewards return None",
+        )
+
+
+DOMINATES, LEADS = 0.7, 0.5
+"""Shares of the variance within groups that another reward than the goal's has: where it is spoken of, and may be."""
 
 
 KEPT = 0.8
@@ -104,8 +157,8 @@ def dominating(history: History, facts: Facts) -> Iterator[Finding]:
         return
     for label in facts.others():
         column = history.column(f"kit/rewards/{label}/variance_share")
-        share = lately(column)
-        if good is None or good >= GOOD or share is None or share <= DOMINATES:
+        share = plain_share(column, DOMINATES, LEADS, groups_of(history, facts))
+        if good is None or (level_of(history, facts) or 0.0) >= GOOD or share is None:
             continue
         gated = good > 1 - GOOD
         yield Finding(
@@ -122,15 +175,15 @@ def dominating(history: History, facts: Facts) -> Iterator[Finding]:
         )
 
 
-NOISE = 0.25
-"""Share of groups whose spread is next to nothing above which noise is what is learned."""
+NOISE, SELDOM = 0.25, 0.05
+"""Shares of groups whose spread is next to nothing: above which noise is what is learned, and usual."""
 
 
 def amplified(history: History, facts: Facts) -> Iterator[Finding]:
     """Groups that differ by less than a hundredth of full marks, which scaling by the group makes full advantages."""
     column = history.column("kit/small_spread_share")
-    share = lately(column)
-    if share is None or share <= NOISE or facts.scale_rewards not in (None, "group"):
+    share = plain_share(column, NOISE, SELDOM, groups_of(history, facts))
+    if share is None or facts.scale_rewards not in (None, "group"):
         return
     each = {
         label: lately(history.column(f"kit/rewards/{label}/small_spread_share")) or 0.0 for label in facts.full_marks
