@@ -14,6 +14,7 @@ from grpo_kit.console import Console, evaluation_lines
 from grpo_kit.durable import written_whole
 from grpo_kit.evaluate import Evaluation, difference_of, evaluate
 from grpo_kit.judged import LENIENT, JudgedRow, Task, lenient
+from grpo_kit.memory import trim
 from grpo_kit.model import save_model
 from grpo_kit.prepare import Prepared
 from grpo_kit.processes import on_main
@@ -113,6 +114,7 @@ class HeldOut(TrainerCallback):
                 control.should_training_stop = True  # heeded after the step that begins here
                 on_main(lambda: self.run.event("ended early", state.global_step, reason=self.fallen))
                 self.console.say(f"note       {self.fallen}")
+            trim()
             self.console.start_progress("training", state.max_steps, state.global_step)
 
 

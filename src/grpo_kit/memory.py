@@ -187,6 +187,13 @@ def give_memory_back() -> None:
         mallopt(-3, MMAP_THRESHOLD)  # M_MMAP_THRESHOLD; set, it no longer rises by itself
 
 
+def trim() -> None:
+    """Give the holes of the heap back, where the C library can: small blocks of unequal sizes leave them, too."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
 def _lasting(run: Run) -> Memory:
     """What arithmetic knows: all that lasts from step to step, float32 for each value that is trained."""
     loaded, trainable = run.size.parameters * BYTES[run.base] / 1e9, run.size.trainable / 1e9
