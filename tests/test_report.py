@@ -134,7 +134,7 @@ def test_other_ends_in_one_sentence(tmp_path, summary, said):
         ),
         (
             "not learned", -0.1,
-            "The model got worse: held-out accuracy went from 0.500 to 0.400, a gain of -0.100 (95% interval -0.120 "
+            "The model got worse: held-out accuracy went from 0.500 to 0.400, a change of -0.100 (95% interval -0.120 "
             "to -0.080).",
         ),
         (

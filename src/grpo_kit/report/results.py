@@ -167,7 +167,8 @@ def _sentence(
     status, word, reason = summary.get("status"), summary.get("verdict"), _plain(summary.get("reason"))
     rose = ""
     if gain and first and last and first.accuracy is not None and last.accuracy is not None:
-        rose = f"held-out accuracy went from {first.accuracy:.3f} to {last.accuracy:.3f}, a gain of {gain}"
+        what = "a change" if str(gain).startswith("-") else "a gain"
+        rose = f"held-out accuracy went from {first.accuracy:.3f} to {last.accuracy:.3f}, {what} of {gain}"
     elif status != "failed" and reward[0] is not None and reward[1] is not None:
         rose = f"no held-out gain was measured; mean reward went from {reward[0]:.3f} to {reward[1]:.3f}"
     count = f"{steps} step{'' if steps == 1 else 's'}"
