@@ -36,6 +36,10 @@ def test_a_checkpoint_waits_until_no_rollout_is_half_used(capsys):
     assert saved() == ["checkpoint-3", "checkpoint-6"]
 
 
+def broken(*args, **kwargs):
+    raise ZeroDivisionError
+
+
 @pytest.mark.slow
 def test_a_stop_within_a_rollout_waits_for_its_last_step_and_goes_on_the_same(capsys, monkeypatch):
     run("sums.yaml", *SHARED, "name=whole")
@@ -49,6 +53,12 @@ def test_a_stop_within_a_rollout_waits_for_its_last_step_and_goes_on_the_same(ca
     monkeypatch.setattr(Stopper, "on_step_end", on_step_end)
     assert run("sums.yaml", *SHARED) == 143
     assert (summary("sums")["status"], summary("sums")["steps"], saved()) == ("stopped", 3, ["checkpoint-3"])
+    assert Path("runs/sums/final").is_dir()
+    with monkeypatch.context() as patched:  # a second part that gets nowhere leaves no model that looks like its own
+        patched.setattr("grpo_kit.train.build_trainer", broken)
+        with pytest.raises(ZeroDivisionError):
+            main(["run", "sums.yaml", *SHARED, "--resume"])
+    assert not Path("runs/sums/final").exists()
     assert run("sums.yaml", *SHARED, "--resume") in (0, 1)
     assert same_weights("sums", "whole")
     assert [record["step"] for record in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]

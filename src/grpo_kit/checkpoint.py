@@ -73,7 +73,8 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
         shutil.rmtree(run.path / BEST)  # of steps that are about to be done again
     run.event("resumed", done, damaged=said, mended_rewards=mended, **before)
-    (run.path / "summary.json").unlink(missing_ok=True)  # its ending is none any more
+    (run.path / "summary.json").unlink(missing_ok=True)  # its ending is none any more,
+    shutil.rmtree(run.final, ignore_errors=True)  # and its model not the run's last
     return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
 
 
