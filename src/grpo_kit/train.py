@@ -45,18 +45,11 @@ def train(
     `stopped`. Of several processes each does all of it but for writing.
     """
     console = console or Console()
-    lock = Lock()
-    run, checkpoint, said = on_main(lambda: open_run(prepared, resume, lock))
-    run = replace(run, on_unwritable=said_once(console))
-    for line in [*plan_lines(prepared), f"run        {run.path}", *said]:
-        console.say(line)
-
-    clock = Clock(run)
     with (
-        closing(lock),
+        opened(prepared, resume, console) as (run, checkpoint),
         report_written(run, console),
         listen_for_stop() as stop,
-        failures_recorded(prepared, run, clock, stop),
+        failures_recorded(prepared, run, stop) as clock,
         closing(shared_workers()),
     ):
         recorder = Recorder(prepared, run, console)
@@ -94,6 +87,16 @@ def train(
     for line in closing_lines(summary, prepared.goal.label, run.path):
         console.say(line)
     return summary
+
+
+@contextmanager
+def opened(prepared: Prepared, resume: bool, console: Console) -> Iterator[tuple[RunDir, Path | None]]:
+    """The run's directory, this process's own until the end of the block, and the checkpoint to go on from; said."""
+    with closing(Lock()) as lock:
+        run, checkpoint, said = on_main(lambda: open_run(prepared, resume, lock))
+        for line in [*plan_lines(prepared), f"run        {run.path}", *said]:
+            console.say(line)
+        yield replace(run, on_unwritable=said_once(console)), checkpoint
 
 
 def build_trainer(
@@ -213,13 +216,14 @@ class Clock:
 
 
 @contextmanager
-def failures_recorded(prepared: Prepared, run: RunDir, clock: Clock, stop: StopRequest) -> Iterator[None]:
-    """Whatever ends the block early leaves a `summary.json` that says so; the exception goes on.
+def failures_recorded(prepared: Prepared, run: RunDir, stop: StopRequest) -> Iterator[Clock]:
+    """The run's clock. Whatever ends the block early leaves a `summary.json` that says so; the exception goes on.
 
     Raises RunError where there was no memory for what is not a step: the load, or a held-out measurement.
     """
+    clock = Clock(run)
     try:
-        yield
+        yield clock
     except BaseException as raised:
         error = out_of_memory(prepared, raised, None, lambda: last_good(run)) if is_out_of_memory(raised) else raised
         status, reason = "failed", f"{type(error).__name__}: {error}"

@@ -92,6 +92,9 @@ def _vanished(history: History) -> Iterator[Finding]:
         )
 
 
+COLD = 0.5
+"""A temperature so low that completions are alike because of it, whatever the policy has learned."""
+
 TOO_FAR = "grpo-kit preflight RECIPE --apply NEW.yaml keeps the rows that are solved now and then"
 
 
@@ -111,9 +114,10 @@ def _reason(history: History, facts: Facts, since: int) -> tuple[str | None, str
     if nearly(*TRUNCATED):
         override = longer(history, facts)
         return "all completions are cut before their end", "raise the token budget", override
-    if nearly("kit/all_right"):
-        return _all_right(history, facts, since)
     same = nearly("kit/identical_group_share")
+    cold = same and facts.temperature is not None and facts.temperature <= COLD
+    if nearly("kit/all_right") and not cold:
+        return _all_right(history, facts, since)
     if same and (facts.temperature is None or facts.temperature < 1):
         return "all completions of a prompt are the same text", "sample warmer", "grpo.temperature=1.0"
     if same:
