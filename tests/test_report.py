@@ -111,7 +111,7 @@ UNTOLD = "Not ended, or ended without a word: "
     ("summary", "said"),
     [
         (
-            {"status": "failed", "reason": "RunError: step 9: the weights\nare lost."},
+            {"status": "failed", "reason": "NotFiniteError: step 9: the weights\nare lost."},
             "Failed after 10 steps: step 9: the weights are lost.",
         ),
         ({"status": "failed"}, "Failed after 10 steps: no reason was written."),

@@ -199,6 +199,12 @@ def checkpoints_of(run: RunDir) -> list[Path]:
     return sorted(numbered, key=step_of)
 
 
+def checkpoint_before(run: RunDir, step: int) -> Path | None:
+    """The newest checkpoint of a step before one; None where there is none."""
+    earlier = [path for path in checkpoints_of(run) if step_of(path) < step]
+    return next((path for path in reversed(earlier) if (path / "trainer_state.json").is_file()), None)
+
+
 def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is complete and readable, and a line for each newer one that is not.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.browse import telling_completions
+from grpo_kit.checkpoint import checkpoint_before
 from grpo_kit.console import finding_lines
 from grpo_kit.diagnosis.diagnose import diagnose
 from grpo_kit.diagnosis.findings import FLAT, Facts, Finding, facts_of_settings
@@ -82,7 +83,7 @@ def examination_lines(seen: Examination) -> Iterator[str]:
         yield "nothing wrong is seen; what cannot be: whether the reward means what it should (grpo-kit rewards test)"
     for finding in seen.found:
         yield from finding_lines(finding, telling_completions(seen.run, finding, seen.facts) if seen.run else ())
-        if seen.run is not None and (good := seen.run.checkpoint_before(finding.since)) is not None:
+        if seen.run is not None and (good := checkpoint_before(seen.run, finding.since)) is not None:
             yield f"  before it  {good}"
     for note in [*([seen.inferred] if seen.inferred else []), *notes(seen.history, seen.facts)]:
         yield f"note         {note}"

@@ -91,14 +91,15 @@ class HeldOut(TrainerCallback):
     def _keep_rows(self, task: Task, rows: list[JudgedRow]) -> None:
         """Of the first measurement for good, of a later one until the next."""
         folder = self.run.path / "evals" / f"step-{task.step}"
-        with self.run.without("evals/"), written_whole(folder) as aside:
-            aside.mkdir(parents=True)
-            kept = RunDir(aside)
-            kept.append("rows.jsonl", *(row_record(task, row) for row in rows))
-            kept.append("samples.jsonl", *(record for row in rows for record in sample_records(task, row)))
-        for old in folder.parent.glob("step-*"):
-            if old != folder and (task.step == 0 or old.name != "step-0"):
-                shutil.rmtree(old)
+        with self.run.without("evals/"):
+            with written_whole(folder) as aside:
+                aside.mkdir(parents=True)
+                kept = RunDir(aside)
+                kept.append("rows.jsonl", *(row_record(task, row) for row in rows))
+                kept.append("samples.jsonl", *(record for row in rows for record in sample_records(task, row)))
+            for old in folder.parent.glob("step-*"):  # not before the new one is there
+                if old != folder and (task.step == 0 or old.name != "step-0"):
+                    shutil.rmtree(old)
 
     def _keep_model(self, model: Any, evaluation: Evaluation) -> None:
         with self.run.without(f"{BEST}/"), written_whole(self.run.path / BEST) as best:

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from grpo_kit.browse import telling_completions
+from grpo_kit.checkpoint import checkpoint_before
 from grpo_kit.console import LOSS_NOTE, Console, example_lines, finding_lines, step_line
 from grpo_kit.diagnosis.diagnose import diagnose
 from grpo_kit.diagnosis.findings import Facts, Finding, facts_of_settings
@@ -99,7 +100,7 @@ class Recorder(TrainerCallback):
         """Raises RunError where the recipe ends the run on one of these findings."""
         for finding in found:
             if finding.name in self.prepared.recipe.stop_on:
-                good = self.run.checkpoint_before(finding.since)
+                good = checkpoint_before(self.run, finding.since)
                 raise RunError(f"step {step}: stop_on: {finding.describe()}; {left_of(good)}")
 
     def on_lost(self, lost: Sequence[LostScore]) -> None:

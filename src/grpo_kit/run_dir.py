@@ -118,13 +118,6 @@ class RunDir:
         path = self.path / file
         return path.stat().st_size if path.is_file() else 0
 
-    def checkpoint_before(self, step: int) -> Path | None:
-        """The newest checkpoint of a step before one; None where there is none."""
-        numbered = {path: path.name.rsplit("-", 1)[1] for path in self.checkpoints.glob("checkpoint-*")}
-        before = {path: int(number) for path, number in numbered.items() if number.isdigit() and int(number) < step}
-        complete = [path for path in before if (path / "trainer_state.json").is_file()]
-        return max(complete, key=lambda path: before[path], default=None)
-
     def cut_back(self, file: str, step: int) -> None:
         """Keep the records up to and including `step`: what came later is about to be done again.
 

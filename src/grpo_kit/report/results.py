@@ -191,7 +191,7 @@ def _sentence(
 
 def _plain(reason: Any) -> str:
     """The reason of an end without the class of our own exceptions."""
-    return re.sub(r"^(?:RunError|RewardError|RecipeError): ", "", hidden_in(line(reason or "")))
+    return re.sub(r"^(?:RunError|RewardError|NotFiniteError|RecipeError): ", "", hidden_in(line(reason or "")))
 
 
 def _figures(
