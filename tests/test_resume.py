@@ -137,18 +137,32 @@ def test_all_steps_taken_leaves_only_the_measurement():
     assert summary("sums")["gain"] == summary("whole")["gain"]
 
 
-@pytest.mark.parametrize("file", ["optimizer.pt", "model.safetensors", "trainer_state.json"])
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file):
+def one_bit_flipped(content: bytes) -> bytes:
+    last = len(content) - 50  # among the numbers, where every value is a valid one
+    return content[:last] + bytes([content[last] ^ 64]) + content[last + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil", "reason"),
+    [
+        ("optimizer.pt", lambda content: content[:-100], "optimizer.pt is not what was written"),
+        ("model.safetensors", one_bit_flipped, "model.safetensors is not what was written"),
+        ("trainer_state.json", None, "no trainer_state.json"),
+        ("config.json", None, "no config.json"),
+        ("sums.json", lambda content: content[:40], "sums.json cannot be read"),
+    ],
+)
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file, spoil, reason):
     run("sums.yaml", "name=whole")
     folder = interrupted(step=4)
     damaged = folder.checkpoints / "checkpoint-4" / file
-    if file == "trainer_state.json":
-        damaged.unlink()
-    else:
-        damaged.write_bytes(damaged.read_bytes()[:-100])
+    content = damaged.read_bytes()
+    damaged.unlink()
+    if spoil:
+        damaged.write_bytes(spoil(content))
     capsys.readouterr()
     assert run("sums.yaml", "--resume") in (0, 1)
-    assert "checkpoint-4 is damaged" in capsys.readouterr().out
+    assert f"checkpoint-4 is damaged ({reason})" in capsys.readouterr().out
     assert same_weights("whole", "sums")
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
 
@@ -156,9 +170,8 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file):
 def test_no_readable_checkpoint_is_said_and_nothing_is_lost(capsys):
     folder = interrupted()
     (folder.checkpoints / "checkpoint-2" / "optimizer.pt").write_bytes(b"")
-    assert "no checkpoint can be read: checkpoint-2 is damaged (optimizer.pt is cut off)" in refused(
-        capsys, "sums.yaml"
-    )
+    reason = "no checkpoint can be read: checkpoint-2 is damaged (optimizer.pt is not what was written)"
+    assert reason in refused(capsys, "sums.yaml")
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
 
 
@@ -202,7 +215,7 @@ def test_an_adapter_goes_on_too():
 def test_a_checkpoint_without_weights_is_not_readable(tmp_path):
     folder = tmp_path / "checkpoints" / "checkpoint-3"
     folder.mkdir(parents=True)
-    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt, rng_state.pth"
+    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt, sums.json, rng_state.pth"
     with pytest.raises(RecipeError, match="no checkpoint can be read"):
         newest_checkpoint(RunDir(tmp_path))
 

@@ -1,9 +1,7 @@
 """Stopping and going on: a stop that was asked for, and the run and the checkpoint to go on from."""
 
-import json
 import shutil
 import signal
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -15,7 +13,7 @@ from typing import Any
 import yaml
 from safetensors import SafetensorError, safe_open
 
-from grpo_kit.durable import recover
+from grpo_kit.durable import SUMS, changed_since_written, recover
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.lock import Lock
 from grpo_kit.prediction import matching_preflight
@@ -25,8 +23,8 @@ from grpo_kit.provenance import provenance
 from grpo_kit.recipe import Recipe
 from grpo_kit.run_dir import RunDir, never_begun, new_run, resolved_recipe, runs_called, write_recipe
 
-NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
-"""Written after the weights, so a checkpoint that has them, and the random streams of each process, is complete."""
+NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", SUMS)
+"""What a run goes on from, beside the weights and the random streams of each process."""
 
 BEST, MEASURED = "best", "measured.json"
 """The folder of a run's best model, and the file in it with the measurement that it is the best of."""
@@ -222,23 +220,10 @@ def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
 
 
 def unreadable(checkpoint: Path) -> str | None:
-    """Why a checkpoint cannot be loaded, or None: every file that is needed is there and whole."""
+    """Why a checkpoint cannot be gone on from, or None: all that is needed is there, each file as it was written."""
     streams = ["rng_state.pth"] if count() == 1 else [f"rng_state_{rank}.pth" for rank in range(count())]
     missing = [name for name in (*NEEDED, *streams) if not (checkpoint / name).is_file()]
-    if missing:
-        return f"no {', '.join(missing)}"
-    for file in (*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")):
-        try:
-            damaged = zipfile.ZipFile(file).testzip()  # what torch saves is a zip file, with a sum for each part
-        except (zipfile.BadZipFile, OSError):
-            return f"{file.name} is cut off"
-        if damaged:
-            return f"{file.name} is not what was written"
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return "trainer_state.json is not valid JSON"
-    return damaged_weights(checkpoint)
+    return f"no {', '.join(missing)}" if missing else changed_since_written(checkpoint)
 
 
 def damaged_weights(folder: Path) -> str | None:

@@ -1,10 +1,15 @@
 """Folders that are there whole or not at all, whatever ends the process, or the machine, while they are written."""
 
+import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+SUMS = "sums.json"
+"""The CRC-32 of each other file of a folder, as it was written."""
 
 
 @contextmanager
@@ -48,6 +53,22 @@ def sync(folder: Path) -> None:
         _sync_one(path)
 
 
+def write_sums(folder: Path) -> None:
+    """Keep the sums of a folder's files in it, for `changed_since_written`."""
+    (folder / SUMS).write_text(json.dumps(_sums(folder), indent=2), encoding="utf-8")
+
+
+def changed_since_written(folder: Path) -> str | None:
+    """What is no longer as `write_sums` found it, or None: a file is missing, cut off, or has other content."""
+    try:
+        written: dict[str, str] = dict(json.loads((folder / SUMS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return f"{SUMS} cannot be read"
+    now = _sums(folder)
+    changed = [name for name, value in sorted(written.items()) if now.get(name) != value]
+    return next((f"{name} is not what was written" if name in now else f"no {name}" for name in changed), None)
+
+
 def aside_of(folder: Path) -> Path:
     """Where a folder is written to before it has its name; no name that anything else looks for."""
     return folder.with_name(f".{folder.name}.new")
@@ -55,6 +76,19 @@ def aside_of(folder: Path) -> Path:
 
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS]
+    return {path.relative_to(folder).as_posix(): f"{_crc32(path):08x}" for path in sorted(files)}
+
+
+def _crc32(file: Path) -> int:
+    value = 0
+    with file.open("rb") as stream:
+        while part := stream.read(1 << 20):
+            value = zlib.crc32(part, value)
+    return value
 
 
 def _sync_one(path: Path) -> None:

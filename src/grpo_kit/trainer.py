@@ -18,7 +18,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import rotate_checkpoints
 
-from grpo_kit.durable import aside_of, install
+from grpo_kit.durable import aside_of, install, write_sums
 from grpo_kit.errors import NotFiniteError, RunError, first_line
 from grpo_kit.fast_trainer import FastTrainer
 from grpo_kit.not_finite import Cause, cause_of, lost_weights
@@ -200,6 +200,7 @@ class ObservedTrainer(FastTrainer):
 
     def _install(self, aside: Path, checkpoint: Path) -> None:
         """Give a complete checkpoint its name; then the oldest may go."""
+        write_sums(aside)
         install(aside, checkpoint)
         rotate_checkpoints(str(checkpoint.parent), self.args.save_total_limit)
 
