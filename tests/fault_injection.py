@@ -14,10 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from whole_run import DATA, lines, same_weights
+from whole_run import DATA, learned, lines, same_weights
 
 STEPS = 20
 BOUND_S = 300
@@ -125,12 +124,6 @@ def interrupt(process: "subprocess.Popen[str]", with_signal: int, when: Callable
 def finished() -> int:
     """The exit code of the run, gone on with to its end."""
     return start().wait(BOUND_S)
-
-
-def learned(name: str, file: str) -> list[dict[str, Any]]:
-    """The records of a run's log without what differs from machine to machine: times."""
-    timed = ("kit/seconds", "step_time", "epoch")
-    return [{k: v for k, v in record.items() if not k.startswith(timed)} for record in lines(name, file)]
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,10 @@
 """A run that goes on is the run that was started, or an exact message."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from whole_run import RECIPE, lines, run, same_weights, summary
+from whole_run import RECIPE, learned, lines, run, same_weights, summary
 
 from grpo_kit.checkpoint import newest_checkpoint, unreadable
 from grpo_kit.cli import main
@@ -21,10 +20,10 @@ def recipe(own_folder):
     Path("sums.yaml").write_text(RECIPE)
 
 
-def interrupted(name: str = "sums", step: int = 2) -> RunDir:
+def interrupted(*settings: str, step: int = 2) -> RunDir:
     """A run of 4 steps as a power cut after `step` leaves it: later checkpoints and the ending are missing."""
-    assert run("sums.yaml", f"name={name}") in (0, 1)
-    folder = RunDir(Path("runs") / name)
+    assert run("sums.yaml", *settings) in (0, 1)
+    folder = RunDir(Path("runs/sums"))
     for later in range(step + 1, 5):
         shutil.rmtree(folder.checkpoints / f"checkpoint-{later}", ignore_errors=True)
     shutil.rmtree(folder.final)
@@ -41,17 +40,28 @@ def refused(capsys, *arguments: str) -> str:
     return error
 
 
-def test_an_interrupted_run_ends_as_if_it_had_not_been(capsys):
-    run("sums.yaml", "name=whole")
-    interrupted()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (),  # its micro-batches are accumulated
+        ("grpo.gradient_accumulation_steps=1",),
+        ("lora={r: 4}",),
+        ("grpo.lr_scheduler_type=cosine", "grpo.warmup_steps=2"),
+        ("grpo.num_iterations=2",),
+        ("fast=false", "grpo.beta=0.04"),
+        ("grpo.logging_steps=3",),  # a checkpoint is no place where metrics are in flight
+    ],
+    ids=lambda settings: " ".join(settings) or "as it is",
+)
+def test_an_interrupted_run_ends_as_if_it_had_not_been(capsys, settings):
+    run("sums.yaml", *settings, "name=whole")
+    interrupted(*settings)
     capsys.readouterr()
-    assert run("sums.yaml", "--resume") in (0, 1)
+    assert run("sums.yaml", *settings, "--resume") in (0, 1)
     assert "going on with runs/sums after step 2" in capsys.readouterr().out
     assert same_weights("whole", "sums")
-    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
-    assert [m["reward"] for m in lines("sums", "metrics.jsonl")] == [
-        m["reward"] for m in lines("whole", "metrics.jsonl")
-    ]
+    for file in ("metrics.jsonl", "samples.jsonl", "eval.jsonl"):
+        assert learned("whole", file) == learned("sums", file)
     assert summary("sums")["gain"] == summary("whole")["gain"]
 
 
@@ -203,13 +213,17 @@ def test_seconds_are_those_of_all_parts():
     assert summary("sums")["wall_s"] > 1000
 
 
-def test_an_adapter_goes_on_too():
-    run("sums.yaml", "lora={r: 4}", "name=whole")
-    Path("sums.yaml").write_text(RECIPE + "lora: {r: 4}\n")
-    interrupted()
-    assert run("sums.yaml", "--resume") in (0, 1)
-    first, second = (json.dumps(lines(name, "metrics.jsonl")[3]["grad_norm"]) for name in ("whole", "sums"))
-    assert first == second
+@pytest.mark.parametrize(
+    ("override", "named"), [("lora={r: 8}", "lora.r (4 -> 8)"), ("lora=null", "lora.r (4 -> None)")]
+)
+def test_another_adapter_is_refused(capsys, override, named):
+    interrupted("lora={r: 4}")
+    assert named in refused(capsys, "sums.yaml", override)
+
+
+def test_checkpoints_that_could_not_be_gone_on_from_are_refused_before_the_run(capsys):
+    assert run("sums.yaml", "grpo.save_only_model=true") == 2
+    assert "a checkpoint without optimizer cannot be gone on from" in capsys.readouterr().err
 
 
 def test_a_checkpoint_without_weights_is_not_readable(tmp_path):

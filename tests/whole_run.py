@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,10 +46,17 @@ def lines(name: str, file: str) -> list[dict]:
     return list(RunDir(Path("runs") / name).lines(file))
 
 
+def learned(name: str, file: str) -> list[dict[str, Any]]:
+    """The records of a run's log without what differs from machine to machine: times."""
+    timed = ("kit/seconds", "step_time", "epoch")
+    return [{k: v for k, v in record.items() if not k.startswith(timed)} for record in lines(name, file)]
+
+
 def weights(name: str) -> dict[str, torch.Tensor]:
-    return load_file(Path("runs") / name / "final" / "model.safetensors")
+    (file,) = (Path("runs") / name / "final").glob("*.safetensors")  # of the model, or of its adapter
+    return load_file(file)
 
 
 def same_weights(one: str, other: str) -> bool:
     first, second = weights(one), weights(other)
-    return all(torch.equal(first[key], second[key]) for key in first)
+    return first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)

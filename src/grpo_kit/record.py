@@ -26,6 +26,8 @@ from grpo_kit.scoring import LostScore
 UNJUDGED_BATCHES = 3
 """So many in a row without a single score end the run: it could go on for a night and learn nothing."""
 
+LARGEST_OF_B = "kit/lora_b_max"
+
 MOST_TEXT = 2000
 """Characters of a text that an event keeps."""
 
@@ -49,7 +51,7 @@ class Recorder(TrainerCallback):
         self._measured = 0
         self._between: list[float] = []
         self._step_ended: float | None = None
-        self._moved = prepared.lora is None
+        self._moved = prepared.lora is None or any(step.get(LARGEST_OF_B) for step in run.steps())
 
     def on_rollout(self, rollout: Rollout) -> None:
         """For all processes. Raises RewardError where too many batches in a row were not judged."""
@@ -153,7 +155,7 @@ class Recorder(TrainerCallback):
             metrics[f"{SECONDS}between"] = sum(self._between) / max(len(step_s), 1)
             self._between = []
         if not self._moved:
-            metrics["kit/lora_b_max"] = self._largest_of_b
+            metrics[LARGEST_OF_B] = self._largest_of_b
             self._moved = self._largest_of_b != 0
         record = {key: _json_number(value) for key, value in metrics.items()}
         self.run.append("metrics.jsonl", record)

@@ -62,6 +62,7 @@ class BetweenRollouts(TrainerCallback):
         self._stop |= control.should_training_stop
         ready = not self._trainer.rollout_half_used()
         control.should_save = self._save and ready
+        control.should_log |= control.should_save  # what has not been logged is in no checkpoint either
         control.should_training_stop = self._stop and (ready or state.global_step >= state.max_steps)
         self._save &= not ready
 
