@@ -69,7 +69,7 @@ def gradients(model_folder: Path, shape: Shape, fast: bool, bf16: bool, cpu: boo
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig
 
-    from grpo_kit.fast_trainer import FastTrainer
+    from grpo_kit.trainer.fast_trainer import FastTrainer
 
     args = GRPOConfig(
         output_dir=str(model_folder / "out"),

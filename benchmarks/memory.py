@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import load_recipe
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
 
 REWARD = '''"""No group is flat: a number that hardly two completions share."""
 

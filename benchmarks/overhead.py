@@ -53,7 +53,7 @@ def measured(recipe: Path, overrides: list[str], steps: int) -> list[dict[str, f
     from stepping import built
     from transformers import TrainerCallback
 
-    from grpo_kit.workers import shared_workers
+    from grpo_kit.rewards.workers import shared_workers
 
     watch = Stopwatch()
 

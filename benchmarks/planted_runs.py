@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from grpo_kit.cli import main as grpo_kit
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "smoke.yaml"
 

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from grpo_kit.recipe import load_recipe
-from grpo_kit.rewards import Completions, load_rewards
-from grpo_kit.scoring import Scorer
-from grpo_kit.workers import shared_workers
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.rewards.rewards import Completions, load_rewards
+from grpo_kit.rewards.scoring import Scorer
+from grpo_kit.rewards.workers import shared_workers
 
 SIZE = 64
 PLAIN = [("42", "42"), ("1,250", "1250"), ("3/4", "0.75"), ("-7", "-7"), ("12.5", "12.50"), ("98", "98"), ("6", "6.0")]

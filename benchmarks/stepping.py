@@ -15,14 +15,14 @@ import torch
 from transformers import TrainerCallback
 
 from grpo_kit.console import Console
-from grpo_kit.prepare import Prepared, prepare
-from grpo_kit.recipe import load_recipe
-from grpo_kit.record import Recorder
-from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import Scorer
+from grpo_kit.prepare.prepare import Prepared, prepare
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.rewards.scoring import Scorer
+from grpo_kit.rewards.workers import shared_workers
+from grpo_kit.run.record import Recorder
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.train import build_trainer
-from grpo_kit.trainer import ObservedTrainer
-from grpo_kit.workers import shared_workers
+from grpo_kit.trainer.trainer import ObservedTrainer
 
 warnings.filterwarnings("ignore", category=FutureWarning)  # of the libraries, about each other
 

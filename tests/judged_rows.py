@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from grpo_kit.judged import LENIENT, JudgedRow
-from grpo_kit.rewards import Reward
+from grpo_kit.evaluation.judged import LENIENT, JudgedRow
+from grpo_kit.rewards.rewards import Reward
 
 
 def reward(label: str, weight: float = 1.0, **more) -> Reward:

@@ -14,8 +14,8 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig
 
-from grpo_kit.fast_trainer import FastTrainer
 from grpo_kit.processes import count, gather, is_main, leave, rank
+from grpo_kit.trainer.fast_trainer import FastTrainer
 
 GROUP = 4
 PROMPTS = ["a", "some more", "seventeen letters"]

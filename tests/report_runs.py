@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.stats import accuracy_interval, paired_difference
 
 PROMPTS, SAMPLES = 24, 4

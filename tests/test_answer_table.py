@@ -7,9 +7,9 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.rewards import Completions, load_rewards
-from grpo_kit.scoring import Scorer
+from grpo_kit.recipe.recipe import Recipe, load_recipe
+from grpo_kit.rewards.rewards import Completions, load_rewards
+from grpo_kit.rewards.scoring import Scorer
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl").read_text("utf-8").splitlines()]
 

@@ -8,7 +8,7 @@ import whole_run
 from command_line import questions, write_rows
 
 from grpo_kit.cli import main
-from grpo_kit.forms import FORMS, Form
+from grpo_kit.prepare.forms import FORMS, Form
 from grpo_kit.reward_tools.attack_texts import attacks_with_gold, forms_of_cases, make_targets
 from grpo_kit.reward_tools.cases import Case
 

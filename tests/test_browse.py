@@ -1,8 +1,8 @@
 import pytest
 
-from grpo_kit.browse import matching_samples, sample_lines
 from grpo_kit.errors import RecipeError
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.browse import matching_samples, sample_lines
+from grpo_kit.run.run_dir import RunDir
 
 
 def sample(step, accuracy, tokens=5, **more):

@@ -74,7 +74,7 @@ def test_an_unknown_run_is_one_line(tmp_path, monkeypatch, capsys):
 
 def test_a_bug_keeps_its_traceback():
     code = (
-        "import grpo_kit.cli as c, grpo_kit.recipe as r\n"
+        "import grpo_kit.cli as c, grpo_kit.recipe.recipe as r\n"
         "def broken(*a): raise ZeroDivisionError('bug')\n"
         "r.load_recipe = broken\nc.main(['check', 'x.yaml'])"
     )

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from grpo_kit.compare import compare_rows, split_gain
 from grpo_kit.errors import RecipeError
-from grpo_kit.row_records import RowResult
+from grpo_kit.evaluation.row_records import RowResult
+from grpo_kit.measure.compare import compare_rows, split_gain
 
 
 def result(right, leniently=None, truncated=None):

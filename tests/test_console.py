@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from grpo_kit.console import closing_lines, evaluation_lines, step_line
-from grpo_kit.evaluate import Evaluation
+from grpo_kit.evaluation.evaluate import Evaluation
 
 
 def test_the_step_line_has_what_matters():

@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 from command_line import RECIPE, assert_says, changed, questions, write_rows
 
-from grpo_kit.data import RESERVED, Template, load_data
-from grpo_kit.recipe import load_recipe
+from grpo_kit.data.data import RESERVED, Template, load_data
+from grpo_kit.recipe.recipe import load_recipe
 
 NO_TEMPLATE = changed("  prompt: '{question}'\n", "")
 
@@ -140,7 +140,7 @@ def test_a_folder_is_read_as_a_data_set_of_the_hub_is(cli):
 
 
 def test_a_file_beside_the_recipe_comes_before_the_current_folder(capsys):
-    from grpo_kit.sources import find_file
+    from grpo_kit.data.sources import find_file
 
     Path("beside").mkdir()
     for folder in (".", "beside"):
@@ -455,8 +455,8 @@ def test_memory_does_not_grow_with_the_file(monkeypatch):
     """With a limit no more rows are alive at once than are kept, but for the one being read."""
     import weakref
 
-    from grpo_kit import data
-    from grpo_kit.sources import Source
+    from grpo_kit.data import data
+    from grpo_kit.data.sources import Source
 
     class Row(dict):
         pass

@@ -8,7 +8,7 @@ from accelerate.utils import convert_outputs_to_fp32
 from random_model import save_random_model
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-from grpo_kit.decode import can_decode, decode_unfinished, drawn, less_work
+from grpo_kit.model.decode import can_decode, decode_unfinished, drawn, less_work
 
 PAD = 256
 ENDS = list(range(200, 256))

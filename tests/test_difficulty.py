@@ -7,8 +7,8 @@ from statistics import fmean
 import pytest
 from judged_rows import ACCURACY, FORMAT, reward, row
 
-from grpo_kit.difficulty import difficulty_of, flat_groups, histogram, majority_right, percentile
-from grpo_kit.scoring import total_reward
+from grpo_kit.evaluation.difficulty import difficulty_of, flat_groups, histogram, majority_right
+from grpo_kit.rewards.scoring import total_reward
 from grpo_kit.stats import is_flat
 
 REWARDS = [ACCURACY, FORMAT]
@@ -124,8 +124,3 @@ def test_a_histogram_of_many_completions_has_tenths():
     found = histogram([(0, 20), (1, 20), (19, 20), (20, 20)], 20)
     assert (found["never"], found["0.0 to 0.1"], found["0.9 to 1.0"], found["always"]) == (1, 1, 1, 1)
     assert sum(found.values()) == 4
-
-
-@pytest.mark.parametrize(("q", "value"), [(50, 5), (90, 9), (95, 10), (100, 10), (1, 1)])
-def test_percentiles_are_nearest_ranks(q, value):
-    assert percentile(range(1, 11), q) == value

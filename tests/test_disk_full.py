@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from whole_run import RECIPE, lines, run, same_weights, summary
 
-from grpo_kit.checkpoint import newest_checkpoint
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.checkpoint import newest_checkpoint
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.train import Stopper
 
 pytestmark = pytest.mark.slow
@@ -89,7 +89,9 @@ def test_full_while_it_trains(undisturbed, capsys, monkeypatch):
 
 
 def test_full_within_a_checkpoint(undisturbed, capsys, monkeypatch):
-    monkeypatch.setattr("grpo_kit.trainer.ObservedTrainer._make_room", lambda self, aside: aside.mkdir(parents=True))
+    monkeypatch.setattr(
+        "grpo_kit.trainer.trainer.ObservedTrainer._make_room", lambda self, aside: aside.mkdir(parents=True)
+    )
     at_step(4, lambda: fill(leave=4 << 20), monkeypatch)  # the weights fit into that, the optimizer's state does not
     run("sums.yaml")
     out, err = capsys.readouterr()

@@ -10,7 +10,7 @@ from whole_run import RECIPE, lines, run, summary
 
 from grpo_kit.cli import main
 from grpo_kit.report.page import read_page
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 
 def doctor(capsys, *arguments: str) -> tuple[int, str, str]:

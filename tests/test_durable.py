@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_kit import durable
-from grpo_kit.durable import aside_of, recover, written_whole
+from grpo_kit.files import durable
+from grpo_kit.files.durable import aside_of, recover, written_whole
 
 
 def fill(folder: Path, text: str) -> None:

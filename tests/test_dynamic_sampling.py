@@ -7,7 +7,7 @@ import pytest
 import torch
 from whole_run import lines, run, same_weights, summary
 
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer, _replaced
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer, _replaced
 
 ROWS = 24
 PLANNED = '''"""Flat where the row says so, else spread over the completions' texts."""

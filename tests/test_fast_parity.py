@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from grpo_kit import logps
-from grpo_kit.fast_trainer import FastTrainer
+from grpo_kit.model import logps
 from grpo_kit.reference_loss import LossType
+from grpo_kit.trainer.fast_trainer import FastTrainer
 
 # Measured: at most 2e-6 of the largest gradient; the mildest mutant is off by more than 1e-3 of it.
 TOLERANCE = 1e-5

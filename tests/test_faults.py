@@ -14,13 +14,14 @@ from safetensors.torch import load_file, save_file
 from test_processes import TORCHRUN, ended
 from whole_run import RECIPE, lines, run, same_weights, summary
 
-from grpo_kit import not_finite, out_of_memory
 from grpo_kit.device import a_card
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.errors import NotFiniteError, is_out_of_memory
-from grpo_kit.memory import Memory, Run
+from grpo_kit.memory.memory import Memory, Run
+from grpo_kit.model import not_finite
 from grpo_kit.shipped import tiny_model
 from grpo_kit.train import Stopper
+from grpo_kit.trainer import out_of_memory
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer
 
 WEIGHT = "model.layers.1.mlp.down_proj.weight"
 SHORT = ("eval_dataset=null", "grpo.save_steps=1", "grpo.save_total_limit=9")
@@ -217,7 +218,7 @@ def test_the_norm_is_read_first_and_clips_as_before(monkeypatch, norm):
 SPOILT = """
 import os, torch
 from grpo_kit.cli import main
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer as Trainer
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer as Trainer
 plain = Trainer._compute_loss
 def planted(self, *args):
     loss = plain(self, *args)
@@ -354,7 +355,7 @@ REFUSED = """
 import resource, sys
 import psutil
 from grpo_kit.cli import main
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer as Trainer
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer as Trainer
 plain = Trainer.{method}
 def limited(self, *args, **kwargs):
     if self.state.global_step == {step}:

@@ -18,8 +18,8 @@ from trl import GRPOConfig
 
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import SECTIONS, keys_of, load_recipe
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import SECTIONS, keys_of, load_recipe
 
 RECIPE: dict[str, Any] = {
     "model": "builtin:tiny",

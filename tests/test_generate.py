@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from grpo_kit.checkpoint import StopRequest
 from grpo_kit.console import Console
-from grpo_kit.evaluate import evaluate
-from grpo_kit.generate import batch_seed, most_likely, prompt_batches, sample_batch, sampling_config
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import load_recipe
-from grpo_kit.record import Recorder
-from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import Scorer
+from grpo_kit.evaluation.evaluate import evaluate
+from grpo_kit.model.generate import batch_seed, most_likely, prompt_batches, sample_batch, sampling_config
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.rewards.scoring import Scorer
+from grpo_kit.run.checkpoint import StopRequest
+from grpo_kit.run.record import Recorder
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.train import Stopper, build_trainer
 
 DATA = Path(__file__).parents[1] / "recipes" / "data"

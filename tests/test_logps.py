@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from grpo_kit.logps import distinct_prompts, why_not_shared
+from grpo_kit.model.logps import distinct_prompts, why_not_shared
 
 PAD = 256
 

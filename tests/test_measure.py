@@ -8,7 +8,7 @@ import pytest
 from whole_run import DATA, RECIPE, run, summary
 
 from grpo_kit.cli import main
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.shipped import tiny_model
 
 pytestmark = pytest.mark.slow

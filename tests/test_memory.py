@@ -15,12 +15,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import Qwen2Config
 from trl import GRPOConfig
 
-from grpo_kit import memory_trace
 from grpo_kit.device import Device, a_card
-from grpo_kit.live_bytes import LiveBytes, Peak
-from grpo_kit.memory import Memory, Run, largest_fitting, micro_batch, micro_batches, near_limit, predict
-from grpo_kit.memory_trace import Precision, Shapes, peaks_of
-from grpo_kit.model import ModelSize
+from grpo_kit.memory import trace as memory_trace
+from grpo_kit.memory.live_bytes import LiveBytes, Peak
+from grpo_kit.memory.memory import Memory, Run, largest_fitting, micro_batch, micro_batches, near_limit, predict
+from grpo_kit.memory.trace import Precision, Shapes, peaks_of
+from grpo_kit.model.model import ModelSize
 
 ROOT = Path(__file__).parents[1]
 CPU = Device("cpu", "CPU", 16.0, "float32", None, "")

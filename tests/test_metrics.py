@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from grpo_kit.metrics import groups_of, largest_of_b, small_spread_share, token_metrics
+from grpo_kit.run.metrics import groups_of, largest_of_b, small_spread_share, token_metrics
 
 A, B = [1, 2, 3], [4, 5]
 

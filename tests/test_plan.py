@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from random_model import save_random_model
 
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import load_recipe
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
 from grpo_kit.train import train
 
 pytestmark = pytest.mark.slow

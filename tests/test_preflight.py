@@ -9,7 +9,7 @@ from command_line import write_rows
 from whole_run import DATA, lines, run, summary
 
 from grpo_kit.cli import main
-from grpo_kit.row_filters import prompt_hash
+from grpo_kit.data.filters import prompt_hash
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_a_graded_reward_without_full_marks_is_trained_on():
 
 
 def test_ctrl_c_keeps_what_was_sampled(capsys, monkeypatch):
-    from grpo_kit import judged
+    from grpo_kit.evaluation import judged
 
     sample_batch, calls = judged.sample_batch, []
 
@@ -177,7 +177,7 @@ def test_ctrl_c_keeps_what_was_sampled(capsys, monkeypatch):
 
 
 def test_ctrl_c_while_steps_are_timed_keeps_all_that_was_sampled(capsys, monkeypatch):
-    from grpo_kit.preflight import StepTimer
+    from grpo_kit.preflight.preflight import StepTimer
 
     began = StepTimer.on_step_begin
 

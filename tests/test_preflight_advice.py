@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from judged_rows import ACCURACY, FORMAT, row
 
-from grpo_kit.difficulty import difficulty_of
-from grpo_kit.preflight_advice import Circumstances, decide
+from grpo_kit.evaluation.difficulty import difficulty_of
+from grpo_kit.preflight.advice import Circumstances, decide
 
 ABOUT = Circumstances(
     max_completion_length=100, prompts_per_rollout=4, temperature=1.0, rows=100, rates=[], rate_file="r.jsonl"

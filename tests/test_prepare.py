@@ -10,8 +10,8 @@ import pytest
 from command_line import RECIPE, VARIETY, assert_says, changed, questions, with_key, write_rows
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.prepare import Prepared, prepare
-from grpo_kit.recipe import load_recipe
+from grpo_kit.prepare.prepare import Prepared, prepare
+from grpo_kit.recipe.recipe import load_recipe
 
 
 def prepared(*overrides: str, recipe: str = RECIPE) -> Prepared:

@@ -7,7 +7,7 @@ import pytest
 from command_line import RECIPE, assert_says, changed, with_key
 
 from grpo_kit.cli import main
-from grpo_kit.recipe import load_recipe
+from grpo_kit.recipe.recipe import load_recipe
 
 DATASET = "dataset:\n  path: rows.jsonl\n  prompt: '{question}'\n"
 GRPO = RECIPE[RECIPE.index("grpo:") :]

@@ -11,12 +11,12 @@ from command_line import write_rows
 from whole_run import run as grpo_kit_run
 
 from grpo_kit.cli import main
-from grpo_kit.data import Data
+from grpo_kit.data.data import Data
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.reward_tools.replay import replay
 from grpo_kit.reward_tools.rescore import advantage_signs, rescore
 from grpo_kit.reward_tools.sample_rows import RowFinder
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 SUMS = [(12, 15), (3, 4), (20, 22), (8, 9), (31, 5), (6, 6), (14, 70)]
 CHINESE = "三加四等于几？"

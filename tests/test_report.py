@@ -20,7 +20,7 @@ from grpo_kit.report.completions import MOST_TEXT, prompts_of
 from grpo_kit.report.page import read_page
 from grpo_kit.report.secrets import command_without_secrets, hidden_in
 from grpo_kit.report.write import rendered, report_written, write_report
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 
 def page_of(run: RunDir):

@@ -10,7 +10,7 @@ import pytest
 from report_runs import HOSTILE, PROMPTS, evaluation, rates, sample, whole_run
 
 from grpo_kit.report.write import write_report
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from whole_run import RECIPE, learned, lines, run, same_weights, summary
 
-from grpo_kit.checkpoint import newest_checkpoint, unreadable
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe import load_recipe
-from grpo_kit.run_dir import RunDir
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.run.checkpoint import newest_checkpoint, unreadable
+from grpo_kit.run.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pytest
 from command_line import assert_says, changed, questions, write_rows
 
 from grpo_kit.errors import RewardError
-from grpo_kit.recipe import load_recipe
-from grpo_kit.reward_checks import CANNED
-from grpo_kit.rewards import Completions, Reward, load_rewards
-from grpo_kit.scoring import RolloutJudge, Scorer
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.rewards.checks import CANNED
+from grpo_kit.rewards.rewards import Completions, Reward, load_rewards
+from grpo_kit.rewards.scoring import RolloutJudge, Scorer
 
 ROWS = [{**row, "level": i, "solution": row["answer"]} for i, row in enumerate(questions(8))]
 

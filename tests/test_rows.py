@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from command_line import RECIPE, questions, write_rows
 
+from grpo_kit.data.rows import BLOCK, Rows
 from grpo_kit.errors import RecipeError
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import load_recipe
-from grpo_kit.rows import BLOCK, Rows
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
 
 GIVEN = [
     {"place": at, "text": text} for at, text in enumerate(["a", "十二 个苹果", "", "x" * (2 * BLOCK), "\ud800", "b"])

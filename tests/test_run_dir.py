@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.plain_values import DEEPEST, MOST, plain
-from grpo_kit.run_dir import RunDir, find_run, new_run, runs_called
+from grpo_kit.recipe.plain_values import DEEPEST, MOST, plain
+from grpo_kit.run.run_dir import RunDir, find_run, new_run, runs_called
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from whole_run import RECIPE, lines, run, same_weights, summary
 
-from grpo_kit.checkpoint import checkpoints_of
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
-from grpo_kit.held_out import HeldOut
-from grpo_kit.lock import Lock
-from grpo_kit.run_dir import RunDir, never_begun
+from grpo_kit.files.lock import Lock
+from grpo_kit.measure.held_out import HeldOut
+from grpo_kit.run.checkpoint import checkpoints_of
+from grpo_kit.run.run_dir import RunDir, never_begun
 from grpo_kit.train import Stopper
 
 SHARED = ("grpo.steps_per_generation=6", "grpo.per_device_train_batch_size=8", "grpo.max_steps=6", "dataset.limit=60")

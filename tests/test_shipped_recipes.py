@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from random_model import save_random_model
 
-from grpo_kit.prepare import prepare
-from grpo_kit.recipe import load_recipe
-from grpo_kit.sources import is_local
+from grpo_kit.data.sources import is_local
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))

@@ -12,6 +12,7 @@ from grpo_kit.stats import (
     mcnemar,
     paired_difference,
     pass_at_k,
+    percentile,
     rows_that_would_tell,
     useful_share,
     wilson,
@@ -210,3 +211,8 @@ def test_a_plateau_measured_twenty_times_seldom_looks_like_a_fall():
                 fallen += 1
                 break
     assert fallen <= 2
+
+
+@pytest.mark.parametrize(("q", "value"), [(50, 5), (90, 9), (95, 10), (100, 10), (1, 1)])
+def test_percentiles_are_nearest_ranks(q, value):
+    assert percentile(range(1, 11), q) == value

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,77 +12,31 @@ SRC = Path(__file__).parents[1] / "src" / "grpo_kit"
 FILES = sorted(SRC.rglob("*.py"))
 
 LAYERS = [
-    {"cli", "__main__"},
+    {"__main__"},
+    {"cli"},
     {"cli_rewards", "cli_measure"},
-    {"preflight_lines", "recipe_patch", "measure_lines"},
-    {"preflight", "measure", "doctor"},
-    {"train", "ask", "attack_model"},
-    {"summary", "reward_tools", "report"},
-    {"targets"},
-    {"held_out", "sampler", "compare"},
-    {
-        "record",
-        "browse",
-        "evaluate",
-        "provenance",
-        "trainer",
-        "dynamic_sampling",
-        "fast_trainer",
-        "checkpoint",
-        "metrics",
-        "preflight_advice",
-        "row_records",
-    },
-    {"difficulty", "prediction"},
-    {"console", "run_dir"},
-    {"prepare", "judged", "out_of_memory"},
-    {"inputs", "generate"},
-    {"reward_checks", "gold_scan", "row_filters"},
-    {"rollout"},
-    {"scoring"},
-    {
-        "rewards",
-        "reward_files",
-        "data",
-        "trl_args",
-        "vllm_rules",
-        "chat",
-        "model",
-        "memory",
-        "memory_trace",
-        "skeleton",
-    },
-    {"sources", "rows", "recipe", "device", "trl_rules"},
-    {
-        "jsonl",
-        "plain_values",
-        "durable",
-        "lock",
-        "recipe_file",
-        "recipe_sections",
-        "schema",
-        "hub",
-        "errors",
-        "not_finite",
-        "processes",
-        "shipped",
-        "stats",
-        "answers",
-        "reference_loss",
-        "workers",
-        "reward_call",
-        "diagnosis",
-        "forms",
-        "decode",
-        "live_bytes",
-        "logps",
-    },
+    {"preflight"},
+    {"train", "ask", "reward_tools"},
+    {"measure", "doctor", "report"},
+    {"run"},
+    {"evaluation", "trainer"},
+    {"prepare"},
+    {"memory"},
+    {"model"},
+    {"data", "rewards"},
+    {"recipe", "console", "device"},
+    {"diagnosis", "files", "processes"},
+    {"answers", "errors", "hub", "reference_loss", "shipped", "stats", "__init__"},
 ]
-"""Top to bottom; a module imports from its own layer or below."""
+"""The packages and modules of `grpo_kit`, top to bottom: each imports only from those below it."""
 
 
-def layer_of(module: str) -> int:
-    return next(level for level, names in enumerate(LAYERS) if module in names)
+def layer_of(room: str) -> int:
+    return next(level for level, names in enumerate(LAYERS) if room in names)
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SRC).with_suffix("").parts)
 
 
 def imports(path: Path) -> set[str]:
@@ -96,23 +51,25 @@ def imports(path: Path) -> set[str]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and id(node) not in skipped:
-            parts = node.module.split(".")
-            if parts[0] == "grpo_kit" and len(parts) > 1:
-                found.add(parts[1])
+            root, _, module = node.module.partition(".")
+            if root == "grpo_kit":
+                found.add(module or "__init__")
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_dependencies_point_down(path):
-    own = path.relative_to(SRC).parts[0].removesuffix(".py")
-    if own == "__init__":
-        assert not imports(path)
-        return
+    own = module_of(path).split(".")[0]
     for module in imports(path):
-        assert layer_of(module) >= layer_of(own), f"{own} imports {module}"
+        room = module.split(".")[0]
+        assert room == own or layer_of(room) > layer_of(own), f"{own} imports {module}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_within_a_package_no_two_modules_need_each_other():
+    TopologicalSorter({module_of(path): imports(path) for path in FILES}).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_files_and_functions_stay_small(path):
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 300

@@ -10,8 +10,8 @@ from grpo_kit.diagnosis.chance import groups_of, steps_beyond_chance
 from grpo_kit.diagnosis.diagnose import NAMES, diagnose
 from grpo_kit.diagnosis.findings import Facts
 from grpo_kit.diagnosis.history import History
-from grpo_kit.recipe import recipe_of
-from grpo_kit.recipe_file import parse_yaml
+from grpo_kit.recipe.file import parse_yaml
+from grpo_kit.recipe.recipe import recipe_of
 
 
 @pytest.mark.parametrize("name", NAMES)

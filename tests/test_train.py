@@ -232,10 +232,10 @@ def test_two_reward_files_of_one_name_are_both_kept():
 
 def test_a_run_stopped_before_its_first_step_has_no_model_of_its_own():
     code = (
-        "import os, signal, grpo_kit.evaluate as e, grpo_kit.cli as c\n"
+        "import os, signal, grpo_kit.evaluation.evaluate as e, grpo_kit.cli as c\n"
         "measure = e.evaluate\n"
         "def stopped(*a, **k):\n    os.kill(os.getpid(), signal.SIGINT)\n    return measure(*a, **k)\n"
-        "import grpo_kit.held_out as t\nt.evaluate = stopped\nc.main(['run', 'sums.yaml'])"
+        "import grpo_kit.measure.held_out as t\nt.evaluate = stopped\nc.main(['run', 'sums.yaml'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
@@ -297,7 +297,7 @@ def test_where_all_is_cut_and_masked_that_is_the_reason():
 def test_dropout_that_is_a_number_in_a_layer_is_off_too(model_folder):
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from grpo_kit.model import without_dropout
+    from grpo_kit.model.model import without_dropout
 
     config = AutoConfig.from_pretrained(model_folder, attention_dropout=0.5)
     model = AutoModelForCausalLM.from_config(config).train()

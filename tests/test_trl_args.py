@@ -6,8 +6,8 @@ import pytest
 from command_line import RECIPE, assert_says, with_key
 from trl import GRPOConfig
 
-from grpo_kit.trl_args import DEFAULTS, schema, written_fields
-from grpo_kit.trl_rules import (
+from grpo_kit.prepare.trl_args import DEFAULTS, schema, written_fields
+from grpo_kit.prepare.trl_rules import (
     ABOVE_ZERO,
     AT_LEAST,
     AT_MOST_ONE,

@@ -11,8 +11,8 @@ from histories import overfitted
 from whole_run import RECIPE, lines, summary
 
 from grpo_kit.cli import main
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from random_model import save_random_model
 from test_fast_parity import GROUP, TOLERANCE, deviation, trainer_of
 from trl import GRPOTrainer
 
-from grpo_kit.fast_trainer import FastTrainer
+from grpo_kit.trainer.fast_trainer import FastTrainer
 
 PROMPTS = ("a", "What is 2+2?", "abcde", "What is the sum of 12 and 30?")
 

@@ -9,13 +9,13 @@ from command_line import RECIPE, assert_says
 from trl import GRPOConfig, GRPOTrainer
 from trl.generation.vllm_generation import VLLMGeneration
 
-from grpo_kit import vllm_rules
 from grpo_kit.device import Device
 from grpo_kit.errors import RecipeError
-from grpo_kit.memory import Memory
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.trl_rules import LEGAL
-from grpo_kit.vllm_rules import OF_MODE, check_lengths, check_vllm, supported, with_vllm
+from grpo_kit.memory.memory import Memory
+from grpo_kit.prepare import vllm_rules
+from grpo_kit.prepare.trl_rules import LEGAL
+from grpo_kit.prepare.vllm_rules import OF_MODE, check_lengths, check_vllm, supported, with_vllm
+from grpo_kit.recipe.recipe import Recipe, load_recipe
 
 CARD = Device("cuda", "a card", 24.0, "float32", "bfloat16", "")
 OLD_CARD = Device("cuda", "a card", 24.0, "float32", "float16", "")
@@ -65,7 +65,7 @@ def test_a_version_of_vllm_that_trl_does_not_support(cli, monkeypatch, version):
 @pytest.mark.parametrize("version", ["0.22.0", "0.31.0", "0.30.0+cu130"])
 def test_there_is_no_card(cli, monkeypatch, version):
     monkeypatch.setattr(vllm_rules, "installed", lambda: version)
-    monkeypatch.setattr("grpo_kit.inputs.find_device", lambda: Device("cpu", "CPU", 24.0, "float32", None, ""))
+    monkeypatch.setattr("grpo_kit.prepare.inputs.find_device", lambda: Device("cpu", "CPU", 24.0, "float32", None, ""))
     message = cli.refuses(recipe=RECIPE + "  use_vllm: true\n")
     assert_says(message, "r.yaml:13: grpo.use_vllm: found True; needs a CUDA card, and none is found; write use_vllm: ")
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from processes import all_gone, marked, new_mark
 
-from grpo_kit.reward_call import Fault, RewardCall
-from grpo_kit.workers import START_LIMIT_S, Workers
+from grpo_kit.rewards.call import Fault, RewardCall
+from grpo_kit.rewards.workers import START_LIMIT_S, Workers
 
 CODE = b"""
 import os, sys, time
@@ -236,7 +236,7 @@ HUNG = """
 import os, sys, threading
 sys.path.insert(0, {tests!r})
 from test_workers import CODE, call
-from grpo_kit.workers import Workers
+from grpo_kit.rewards.workers import Workers
 if __name__ == "__main__":
     work = [("power", {{}}), ("loops", {{}})]
     Workers(2).score(call(), work, 3600.0)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from grpo_kit.cli import main
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 DATA = Path(__file__).parents[1] / "recipes" / "data"
 

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 import yaml
 
-from grpo_kit.chat import load_chat
-from grpo_kit.data import Template
+from grpo_kit.data.chat import load_chat
+from grpo_kit.data.data import Template
 from grpo_kit.device import find_device
 from grpo_kit.errors import RecipeError
-from grpo_kit.generate import most_likely, sample_batch, sampling_config
 from grpo_kit.hub import use_cache_if_unreachable
-from grpo_kit.model import find_model, load_trained
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.run_dir import RunDir
-from grpo_kit.targets import find_target
-from grpo_kit.trl_args import build_args, check_settings
+from grpo_kit.measure.targets import find_target
+from grpo_kit.model.generate import most_likely, sample_batch, sampling_config
+from grpo_kit.model.model import find_model, load_trained
+from grpo_kit.prepare.trl_args import build_args, check_settings
+from grpo_kit.recipe.recipe import Recipe, load_recipe
+from grpo_kit.run.run_dir import RunDir
 
 
 def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:

@@ -16,7 +16,7 @@ from grpo_kit.errors import RecipeError, RewardError, RunError
 from grpo_kit.processes import is_main, leave, together
 
 if TYPE_CHECKING:
-    from grpo_kit.prepare import Prepared
+    from grpo_kit.prepare.prepare import Prepared
 
 app = typer.Typer(
     name="grpo-kit",
@@ -60,7 +60,7 @@ def run(
     Checks the recipe, measures on held-out rows, trains, and measures again.
     """
     prepared = _prepare(recipe, overrides)
-    from grpo_kit.memory import give_memory_back
+    from grpo_kit.memory.heap import give_memory_back
     from grpo_kit.train import train
 
     give_memory_back()
@@ -102,8 +102,8 @@ def samples(
     limit: Annotated[int, typer.Option("--limit", help="How many to show, the newest last.", min=1)] = 10,
 ) -> None:
     """Read a run's completions, answers and rewards."""
-    from grpo_kit.browse import matching_samples, sample_lines
-    from grpo_kit.run_dir import find_run
+    from grpo_kit.run.browse import matching_samples, sample_lines
+    from grpo_kit.run.run_dir import find_run
 
     found = matching_samples(find_run(run), where or [])
     for sample in found[-limit:]:
@@ -138,7 +138,7 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Where to write it (default: RUN/report.html).")] = None,
 ) -> None:
     """Write a run's report, one HTML file."""
-    from grpo_kit.run_dir import find_run
+    from grpo_kit.run.run_dir import find_run
 
     found = find_run(run)
     from grpo_kit.console import visible
@@ -162,7 +162,7 @@ def ask(
     greedy: Annotated[bool, typer.Option("--greedy", help="The most likely answer instead of a sampled one.")] = False,
 ) -> None:
     """Ask a trained model, with the recipe's own prompt."""
-    from grpo_kit.run_dir import find_run
+    from grpo_kit.run.run_dir import find_run
 
     found = find_run(run)
     from grpo_kit.ask import ask_model
@@ -207,8 +207,8 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
 
 
 def _prepare(recipe: Path, overrides: list[str] | None, card_gb: float | None = None) -> "Prepared":
-    from grpo_kit.prepare import prepare
-    from grpo_kit.recipe import load_recipe
+    from grpo_kit.prepare.prepare import prepare
+    from grpo_kit.recipe.recipe import load_recipe
 
     with together():
         prepared = prepare(load_recipe(recipe, overrides or []), card_gb=card_gb)

@@ -11,10 +11,10 @@ from grpo_kit.errors import RecipeError
 from grpo_kit.processes import count
 
 if TYPE_CHECKING:
-    from grpo_kit.inputs import Inputs
-    from grpo_kit.measure import Departure
-    from grpo_kit.row_records import Measurement
-    from grpo_kit.targets import Target
+    from grpo_kit.evaluation.row_records import Measurement
+    from grpo_kit.measure.measure import Departure
+    from grpo_kit.measure.targets import Target
+    from grpo_kit.prepare.inputs import Inputs
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, such as grpo.max_completion_length=256.")
@@ -53,18 +53,18 @@ def preflight(
     The last line is `verdict: go`, `adjust` (with what to change in the recipe) or `stop` (exit code 1).
     """
     _one_process()
-    from grpo_kit.recipe import load_recipe
+    from grpo_kit.recipe.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides or [])
     if apply is not None:
         _writable(apply)
-    from grpo_kit.prepare import prepare
+    from grpo_kit.prepare.prepare import prepare
 
     prepared = prepare(loaded)
     from grpo_kit.console import Console
-    from grpo_kit.memory import give_memory_back
-    from grpo_kit.preflight import preflight as sample_untrained
-    from grpo_kit.preflight_lines import preflight_lines
+    from grpo_kit.memory.heap import give_memory_back
+    from grpo_kit.preflight.lines import preflight_lines
+    from grpo_kit.preflight.preflight import preflight as sample_untrained
 
     give_memory_back()
     console = Console()
@@ -73,7 +73,7 @@ def preflight(
     for line in lines:
         console.say(line)
     if apply is not None and result.decision.changes:
-        from grpo_kit.recipe_patch import write_patched
+        from grpo_kit.preflight.recipe_patch import write_patched
 
         write_patched(recipe, overrides or [], result.decision.changes, apply)
         console.say(f"written      {apply}")
@@ -116,13 +116,13 @@ def evaluate(
     written to a folder.
     """
     _one_process()
-    from grpo_kit.targets import checkpoint_targets, find_target
+    from grpo_kit.measure.targets import checkpoint_targets, find_target
 
     found = find_target(target)
     inputs, departure = _asked(found, recipe, dataset, overrides, samples, greedy, temperature)
     from grpo_kit.console import Console
-    from grpo_kit.measure import measure_target
-    from grpo_kit.measure_lines import checkpoint_lines, measured_lines
+    from grpo_kit.measure.lines import checkpoint_lines, measured_lines
+    from grpo_kit.measure.measure import measure_target
 
     console = Console()
     console.say(f"sampling     {departure.describe(inputs)}")
@@ -154,9 +154,9 @@ def compare(
     """
     _one_process()
     from grpo_kit.console import Console
-    from grpo_kit.measure import measure_target
-    from grpo_kit.row_records import read_rows
-    from grpo_kit.targets import find_target
+    from grpo_kit.evaluation.row_records import read_rows
+    from grpo_kit.measure.measure import measure_target
+    from grpo_kit.measure.targets import find_target
 
     files = [_rows_file(name) for name in (a, b)]
     targets = [None if file is not None else find_target(name) for file, name in zip(files, (a, b), strict=True)]
@@ -177,8 +177,8 @@ def compare(
         if one.interrupted:
             console.say(f"interrupted: {len(one.rows.rows)} prompts of {target.name} are in {one.folder}")
             raise typer.Exit(130)
-    from grpo_kit.compare import compare_measurements
-    from grpo_kit.measure_lines import comparison_lines
+    from grpo_kit.measure.compare import compare_measurements
+    from grpo_kit.measure.lines import comparison_lines
 
     for line in comparison_lines(compare_measurements(*rows), a, b):
         console.say(line)
@@ -222,12 +222,12 @@ def _asked(
     """How targets are asked: everything that is needed but the weights, and how the sampling departs from training."""
     if greedy and (samples or temperature is not None):
         raise RecipeError("--greedy: has one completion of each prompt and no temperature; leave out the other option")
-    from grpo_kit.inputs import load_inputs
-    from grpo_kit.memory import give_memory_back
-    from grpo_kit.targets import recipe_for
+    from grpo_kit.measure.targets import recipe_for
+    from grpo_kit.memory.heap import give_memory_back
+    from grpo_kit.prepare.inputs import load_inputs
 
     inputs = load_inputs(recipe_for(target, recipe, dataset, overrides or []), Path("runs"))
     give_memory_back()
-    from grpo_kit.measure import Departure
+    from grpo_kit.measure.measure import Departure
 
     return inputs, Departure(samples, greedy, temperature)

@@ -46,7 +46,7 @@ def put_to_test(
     if model is not None and name is not None:
         raise RecipeError(f"--model {model}: attacks all rewards of its recipe at once; leave out {name}")
     if model is not None:
-        from grpo_kit.run_dir import find_run
+        from grpo_kit.run.run_dir import find_run
 
         found = find_run(model)
         from grpo_kit.reward_tools.attack_model import attack_with_model
@@ -71,7 +71,7 @@ def replay_run(
     Those of --recipe; else of the recipe that the run was started from; else the run's own copies.
     """
     from grpo_kit.reward_tools.replay import replay
-    from grpo_kit.run_dir import find_run
+    from grpo_kit.run.run_dir import find_run
 
     for line in replay(find_run(run), recipe, limit):
         typer.echo(line)

@@ -11,8 +11,8 @@ from grpo_kit.processes import is_main
 
 if TYPE_CHECKING:
     from grpo_kit.diagnosis.findings import Finding
-    from grpo_kit.evaluate import Evaluation
-    from grpo_kit.prepare import Prepared
+    from grpo_kit.evaluation.evaluate import Evaluation
+    from grpo_kit.prepare.prepare import Prepared
 
 LOSS_NOTE = (
     "The loss is not shown: with one update per rollout the probability ratio is 1 and the advantages of a group sum "

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.browse import telling_completions
-from grpo_kit.checkpoint import checkpoint_before
 from grpo_kit.console import finding_lines
 from grpo_kit.diagnosis.diagnose import diagnose
 from grpo_kit.diagnosis.findings import FLAT, Facts, Finding, facts_of_settings
 from grpo_kit.diagnosis.history import STEPS, History
 from grpo_kit.diagnosis.notes import notes
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.recipe_file import is_file
-from grpo_kit.rewards import load_rewards
-from grpo_kit.run_dir import RunDir, find_run
+from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.recipe import Recipe, load_recipe
+from grpo_kit.rewards.rewards import load_rewards
+from grpo_kit.run.browse import telling_completions
+from grpo_kit.run.checkpoint import checkpoint_before
+from grpo_kit.run.run_dir import RunDir, find_run
 from grpo_kit.stats import ROUNDING
 
 STATE = "trainer_state.json"

@@ -147,3 +147,8 @@ def spread_of(rewards: Sequence[float | None]) -> float:
         return 0.0
     spread = max(scored) - min(scored)
     return 0.0 if spread <= ROUNDING * max(1.0, max(abs(reward) for reward in scored)) else spread
+
+
+def percentile(ascending: Sequence[int], q: int) -> int:
+    """The smallest value that q % do not exceed (nearest rank)."""
+    return ascending[max(math.ceil(len(ascending) * q / 100), 1) - 1]

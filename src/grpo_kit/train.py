@@ -14,25 +14,25 @@ from datasets import Dataset
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
-from grpo_kit.checkpoint import StopRequest, checkpoints_of, listen_for_stop, open_run, step_of, unreadable
 from grpo_kit.console import Console, closing_lines, plan_lines
-from grpo_kit.durable import written_whole
-from grpo_kit.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.errors import NotFiniteError, RewardError, RunError, first_line, is_out_of_memory
-from grpo_kit.evaluate import Evaluation, nothing_right
-from grpo_kit.held_out import HeldOut, save_for_use
-from grpo_kit.lock import Lock
-from grpo_kit.model import load_model, weights_fingerprint, without_dropout
-from grpo_kit.out_of_memory import UNFINISHED, out_of_memory, phase_of
-from grpo_kit.prepare import Prepared
+from grpo_kit.evaluation.evaluate import Evaluation, nothing_right
+from grpo_kit.files.durable import written_whole
+from grpo_kit.files.lock import Lock
+from grpo_kit.measure.held_out import HeldOut, save_for_use
+from grpo_kit.model.model import load_model, weights_fingerprint, without_dropout
+from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.processes import count, is_main, on_main, together
-from grpo_kit.record import Recorder
 from grpo_kit.report.write import report_written
-from grpo_kit.rollout import Rollout
-from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import RolloutJudge, Scorer
-from grpo_kit.summary import summarise
-from grpo_kit.workers import shared_workers
+from grpo_kit.rewards.scoring import RolloutJudge, Scorer
+from grpo_kit.rewards.workers import shared_workers
+from grpo_kit.run.checkpoint import StopRequest, checkpoints_of, listen_for_stop, open_run, step_of, unreadable
+from grpo_kit.run.record import Recorder
+from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.summary import summarise
+from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer
+from grpo_kit.trainer.out_of_memory import UNFINISHED, out_of_memory, phase_of
+from grpo_kit.trainer.rollout import Rollout
 
 
 def train(

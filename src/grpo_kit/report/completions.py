@@ -15,7 +15,7 @@ from typing import Any
 from grpo_kit.report.foreign import mapping, number, shown, whole
 from grpo_kit.report.ledger import kind_of
 from grpo_kit.report.results import Measured
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 MOST_TEXT = 2048
 """Characters kept of a text; of a longer one the beginning and, because answers stand there, the end."""

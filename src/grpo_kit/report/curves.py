@@ -7,7 +7,7 @@ from typing import Any
 
 from grpo_kit.report.foreign import line, number
 from grpo_kit.report.results import Measured, Metrics
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 MOST_POINTS = 1200
 """A longer run is drawn by means over neighbouring steps: more points than pixels show nothing."""

@@ -11,7 +11,7 @@ from grpo_kit.report.ledger import Ledger, ledger_of
 from grpo_kit.report.origin import Difference, Origin, differences_of, provenance_of
 from grpo_kit.report.results import Results, measurements, results_of
 from grpo_kit.report.timeline import Timeline, spans_of, timeline_of
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_kit.report.foreign import interval, line, mapping, number, whole
 from grpo_kit.report.secrets import hidden_in
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.stats import paired_difference
 
 Metrics = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from grpo_kit.plain_values import plain
+from grpo_kit.recipe.plain_values import plain
 
 HIDDEN = "(not shown)"
 

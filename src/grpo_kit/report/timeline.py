@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_kit.report.foreign import line, mapping, whole
 from grpo_kit.report.secrets import hidden_in
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 FIELDS = {
     "evidence": "seen",

@@ -18,7 +18,7 @@ from grpo_kit.processes import is_main
 from grpo_kit.report.completions import completions_of
 from grpo_kit.report.foreign import all_shown, shown
 from grpo_kit.report.page import Page, read_page
-from grpo_kit.run_dir import RunDir
+from grpo_kit.run.run_dir import RunDir
 
 HERE = Path(__file__).parent
 REPORT = "report.html"

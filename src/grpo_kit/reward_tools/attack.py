@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from grpo_kit.forms import FORMS, MOST_FOR_FORM, Form
-from grpo_kit.recipe import Recipe
+from grpo_kit.prepare.forms import FORMS, MOST_FOR_FORM, Form
+from grpo_kit.recipe.recipe import Recipe
 from grpo_kit.reward_tools.attack_judge import Judge, Outcome
 from grpo_kit.reward_tools.attack_texts import Attack, Target, attacks, attacks_with_gold, forms_of_cases, make_targets
 from grpo_kit.reward_tools.cases import quoted, read_cases
 from grpo_kit.reward_tools.trial import Report, missing_columns
-from grpo_kit.rewards import Reward
-from grpo_kit.scoring import Scorer, explain
+from grpo_kit.rewards.rewards import Reward
+from grpo_kit.rewards.scoring import Scorer, explain
 from grpo_kit.stats import ROUNDING
 
 ROWS = 16

@@ -6,9 +6,9 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from grpo_kit.forms import CHARACTERS_A_TOKEN
-from grpo_kit.rewards import Completions, Reward
-from grpo_kit.scoring import LostScore, Scorer, total_reward
+from grpo_kit.prepare.forms import CHARACTERS_A_TOKEN
+from grpo_kit.rewards.rewards import Completions, Reward
+from grpo_kit.rewards.scoring import LostScore, Scorer, total_reward
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from statistics import fmean
 from typing import Any
 
 from grpo_kit.answers import final_answer, same_answer
-from grpo_kit.checkpoint import damaged_weights
 from grpo_kit.errors import RecipeError
-from grpo_kit.judged import held_out_task, judge_rows
-from grpo_kit.prepare import Prepared, prepare
-from grpo_kit.recipe import load_recipe
+from grpo_kit.evaluation.judged import held_out_task, judge_rows
+from grpo_kit.measure.targets import Target, find_target, load_target
+from grpo_kit.prepare.prepare import Prepared, prepare
+from grpo_kit.recipe.recipe import load_recipe
 from grpo_kit.reward_tools.cases import quoted
-from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import Scorer, total_reward
+from grpo_kit.rewards.scoring import Scorer, total_reward
+from grpo_kit.run.checkpoint import damaged_weights
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.stats import ROUNDING
-from grpo_kit.targets import Target, find_target, load_target
 
 ROWS = 32
 SHOWN = 5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_kit.answers.equality import same_value
-from grpo_kit.forms import Form
+from grpo_kit.prepare.forms import Form
 from grpo_kit.reward_tools.cases import Case
 
 

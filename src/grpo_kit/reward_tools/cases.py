@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_kit.errors import shorten
-from grpo_kit.recipe import Recipe
-from grpo_kit.reward_call import Fault, Score
-from grpo_kit.reward_files import import_reward
-from grpo_kit.rewards import Completions, Reward
+from grpo_kit.recipe.recipe import Recipe
+from grpo_kit.rewards.call import Fault, Score
+from grpo_kit.rewards.files import import_reward
+from grpo_kit.rewards.rewards import Completions, Reward
 from grpo_kit.stats import ROUNDING
 
 FORM = "write (completion, columns, expected) or (completion, columns, expected, options)"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.recipe_file import is_file
-from grpo_kit.reward_files import import_reward, looked_up, read_reward, reward_folders, reward_function
-from grpo_kit.rewards import GIVEN, TRAINER_GIVES
+from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.recipe import Recipe, load_recipe
+from grpo_kit.rewards.files import import_reward, looked_up, read_reward, reward_folders, reward_function
+from grpo_kit.rewards.rewards import GIVEN, TRAINER_GIVES
 from grpo_kit.shipped import shipped
 
 WIDTH = 100

@@ -13,18 +13,18 @@ from statistics import fmean
 from typing import TypeVar
 
 from grpo_kit.console import Console
-from grpo_kit.data import load_data
+from grpo_kit.data.data import load_data
+from grpo_kit.data.sources import Row, is_local
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.hub import use_cache_if_unreachable
-from grpo_kit.recipe import Recipe, load_recipe
-from grpo_kit.recipe_file import is_file
-from grpo_kit.reward_checks import check_rewards
-from grpo_kit.reward_files import find_reward
+from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.recipe import Recipe, load_recipe
 from grpo_kit.reward_tools.sample_rows import RowFinder, Sample, read_samples
-from grpo_kit.rewards import Completions, Reward, load_rewards, outside_training
-from grpo_kit.run_dir import RunDir
-from grpo_kit.scoring import LostScore, Scorer
-from grpo_kit.sources import Row, is_local
+from grpo_kit.rewards.checks import check_rewards
+from grpo_kit.rewards.files import find_reward
+from grpo_kit.rewards.rewards import Completions, Reward, load_rewards, outside_training
+from grpo_kit.rewards.scoring import LostScore, Scorer
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.stats import ROUNDING, is_flat
 
 T = TypeVar("T")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from grpo_kit.data import Data
+from grpo_kit.data.data import Data
+from grpo_kit.data.sources import Row
 from grpo_kit.errors import RecipeError
-from grpo_kit.run_dir import RunDir
-from grpo_kit.sources import Row
+from grpo_kit.run.run_dir import RunDir
 
 FILE = "samples.jsonl"
 

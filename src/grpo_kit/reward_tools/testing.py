@@ -4,17 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from grpo_kit.data import Data, load_data
+from grpo_kit.data.data import Data, load_data
+from grpo_kit.data.sources import is_local
 from grpo_kit.errors import RecipeError
 from grpo_kit.hub import use_cache_if_unreachable
-from grpo_kit.recipe import Recipe, RewardSection, load_recipe
-from grpo_kit.reward_checks import check_rewards
-from grpo_kit.reward_files import find_reward
+from grpo_kit.recipe.recipe import Recipe, RewardSection, load_recipe
 from grpo_kit.reward_tools.attack import attack_rewards
 from grpo_kit.reward_tools.listing import NO_RECIPE, found_rewards, reward_file, stand_in, where, without_place
 from grpo_kit.reward_tools.trial import Processes, try_reward
-from grpo_kit.rewards import Reward, load_rewards
-from grpo_kit.sources import is_local
+from grpo_kit.rewards.checks import check_rewards
+from grpo_kit.rewards.files import find_reward
+from grpo_kit.rewards.rewards import Reward, load_rewards
 
 Say = Callable[[str], Any]
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from grpo_kit.recipe import Recipe
-from grpo_kit.reward_call import Fault, Score
-from grpo_kit.reward_checks import CANNED
-from grpo_kit.reward_files import looked_up
+from grpo_kit.recipe.recipe import Recipe
 from grpo_kit.reward_tools.cases import Case, failing_cases, quoted, read_cases, said, same_score
-from grpo_kit.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward
-from grpo_kit.scoring import explain
-from grpo_kit.workers import Workers
+from grpo_kit.rewards.call import Fault, Score
+from grpo_kit.rewards.checks import CANNED
+from grpo_kit.rewards.files import looked_up
+from grpo_kit.rewards.rewards import TRAINER_GIVES, UNAVAILABLE, Completions, Reward
+from grpo_kit.rewards.scoring import explain
+from grpo_kit.rewards.workers import Workers
 
 SIZES = (10, 40, 200, 1000, 4000)
 WORDS = ("a", "to be or ", "strawberry ", "12 + 7 = 19. ")

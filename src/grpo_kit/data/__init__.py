@@ -1,0 +1,1 @@
+"""Rows: read, filled into prompts, rendered by the model's template, scanned."""

@@ -1,0 +1,1 @@
+"""Rows sampled outside of training and judged: held-out accuracy, how hard they are."""

@@ -1,0 +1,1 @@
+"""Models measured on held-out rows, and two of them compared."""

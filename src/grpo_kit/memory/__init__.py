@@ -1,0 +1,1 @@
+"""Peak memory of a step, predicted by term."""

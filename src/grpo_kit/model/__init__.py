@@ -1,0 +1,1 @@
+"""A model: its weights, what it samples, the log-probabilities it gives."""

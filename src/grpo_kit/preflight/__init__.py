@@ -1,0 +1,1 @@
+"""Before a run: can it learn, what will it cost, what to change."""

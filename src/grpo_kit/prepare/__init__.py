@@ -1,0 +1,1 @@
+"""All that is known before weights load."""

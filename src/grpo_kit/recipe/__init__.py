@@ -1,0 +1,1 @@
+"""A YAML file, checked: keys, types, overrides."""

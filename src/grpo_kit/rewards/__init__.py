@@ -1,0 +1,1 @@
+"""Reward functions: found, checked, and called in processes of their own."""

@@ -1,0 +1,1 @@
+"""A run's directory: what is written in it, read from it, and gone on from."""

@@ -1,0 +1,67 @@
+"""Where a run came from: enough to tell two runs apart, and nothing secret."""
+
+import hashlib
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from grpo_kit import __version__
+from grpo_kit.device import PACKAGES, environment
+from grpo_kit.prepare.prepare import Prepared
+from grpo_kit.processes import count
+
+MAX_DIFF = 200_000
+
+
+def provenance(prepared: Prepared) -> dict[str, Any]:
+    """Versions, code state, command line, machine, seed, and hashes of model, data and rewards."""
+    data = {"train": prepared.data.fingerprint()}
+    if prepared.eval_data is not None:
+        data["held_out"] = prepared.eval_data.fingerprint()
+    return {
+        "grpo_kit": __version__,
+        "packages": {package: metadata.version(package) for package in (*PACKAGES, "numpy", "tokenizers", "pydantic")},
+        "git": _git(prepared.recipe.source.resolve().parent),
+        "argv": sys.argv,
+        "recipe": str(prepared.recipe.source.resolve()),
+        "machine": dict(environment()),
+        "processes": count(),
+        "seed": prepared.recipe.seed,
+        "model": {"path": prepared.model_path, "sha256": _model_hash(prepared.model_path)},
+        "data": data,
+        "rewards": {reward.label: _file_hash(reward.path) for reward in prepared.rewards},
+    }
+
+
+def _git(folder: Path) -> dict[str, str] | None:
+    """Commit and uncommitted changes of the repository that the recipe lies in, if it lies in one."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    return None if commit is None else {"commit": commit.strip(), "diff": (git("diff", "HEAD") or "")[:MAX_DIFF]}
+
+
+def _model_hash(path: str) -> dict[str, str] | str:
+    """SHA-256 of each weight file of a local checkpoint; the cached commit of a hub model."""
+    folder = Path(path)
+    if folder.is_dir():
+        return {file.name: _file_hash(file) for file in sorted(folder.glob("*.safetensors"))}
+    from transformers import AutoConfig
+
+    return str(getattr(AutoConfig.from_pretrained(path, trust_remote_code=False), "_commit_hash", "unknown"))
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,233 @@
+"""The files of a run: names, writing, reading, and finding a run by its name."""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors import SafetensorError
+
+from grpo_kit.data.sources import find_file
+from grpo_kit.errors import RecipeError, shorten
+from grpo_kit.prepare.prepare import Prepared
+from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.plain_values import plain
+
+RUNS = Path("runs")
+
+SHOWN = 8
+"""Of the runs that there are, so many are named in a message."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The directory of one run; `docs/run_directory.md` says what each file holds."""
+
+    path: Path
+    on_unwritable: Callable[[str, Exception], None] | None = None
+    "Told of a file that could not be written, which the run then goes on without; None: that is an error."
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        return self.path / "final"
+
+    def append(self, file: str, *records: dict[str, Any]) -> None:
+        """Add a line for each record to a .jsonl file, all at once; where the process dies the last may be cut off."""
+        text = "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
+        before = self.size(file)
+        with self.without(file):
+            try:
+                with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
+                    out.write(text)
+            except OSError:
+                if self.size(file) > before:
+                    os.truncate(self.path / file, before)  # else the next line would begin within this one
+                raise
+
+    @contextmanager
+    def without(self, what: str) -> Iterator[None]:
+        """Go on without what could not be written, where `on_unwritable` is told of it."""
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if self.on_unwritable is None:
+                raise
+            self.on_unwritable(what, error)
+
+    def event(self, kind: str, step: int, **more: Any) -> None:
+        self.append("events.jsonl", {"event": kind, "step": step, "time": round(time.time(), 3), **more})
+
+    def write(self, file: str, content: dict[str, Any]) -> None:
+        """Replace a .json file."""
+        self.write_text(file, json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n")
+
+    def write_text(self, file: str, text: str) -> None:
+        """Replace a file; a reader never sees half of it."""
+        aside = self.path / f"{file}.tmp"
+        with self.without(file):
+            try:
+                aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+                os.replace(aside, self.path / file)
+            finally:
+                aside.unlink(missing_ok=True)
+
+    def read(self, file: str) -> dict[str, Any] | None:
+        """The mapping in a .json file, of plain values; None where it is missing or damaged."""
+        path = self.path / file
+        try:
+            content = plain(json.loads(path.read_text(encoding="utf-8"))) if is_file(path) else None
+        except (OSError, ValueError, RecursionError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def lines(self, file: str) -> Iterator[dict[str, Any]]:
+        """The records of a .jsonl file; a last line that was cut off by a crash is passed over."""
+        path = self.path / file
+        if not path.is_file():
+            return
+        with path.open(encoding="utf-8", errors="replace") as records:  # it may be cut within a character
+            for line in records:
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(record, dict):
+                    yield record
+
+    def steps(self) -> Iterator[dict[str, Any]]:
+        """The metrics of each step."""
+        return (record for record in self.lines("metrics.jsonl") if type(record.get("step")) is int)
+
+    def own_evaluations(self) -> list[dict[str, Any]]:
+        """The held-out measurements that the run made itself, not those that were made of it later."""
+        return [record for record in self.lines("eval.jsonl") if "target" not in record]
+
+    def size(self, file: str) -> int:
+        """Bytes; 0 where the file is not there."""
+        path = self.path / file
+        return path.stat().st_size if path.is_file() else 0
+
+    def cut_back(self, file: str, step: int) -> None:
+        """Keep the records up to and including `step`: what came later is about to be done again.
+
+        What was measured of the run from outside, with a `target`, stays, and so do events that are not of a step.
+        """
+        kept = [record for record in self.lines(file) if _at(record) <= step or _stays(record)]
+        if (self.path / file).is_file():
+            self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+
+
+def _at(record: dict[str, Any]) -> int:
+    """Its step; 0 where it names none."""
+    step = record.get("step")
+    return step if type(step) is int else 0
+
+
+def _stays(record: dict[str, Any]) -> bool:
+    return "target" in record or record.get("event", "") in ("warning", "resumed", "stopped", "failed")
+
+
+def never_begun(name: str) -> list[RunDir]:
+    """Directories of runs of this name that ended before they had written their recipe."""
+    runs = [run for run in runs_called(name) if not (run.path / "recipe.yaml").exists()]
+    return [run for run in runs if (run.path / ".lock").is_file() or not any(run.path.iterdir())]
+
+
+def new_run(name: str) -> RunDir:
+    """Make `./runs/NAME`, or a numbered one where that is taken."""
+    return RunDir(new_folder(RUNS, name))
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make `PARENT/NAME`, or `-2`, `-3`, ... where that is taken: what is there is never overwritten."""
+    for number in range(1, 10_000):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RecipeError(f"{path}: cannot be made ({error.strerror}); go to a folder you may write to") from None
+        return path
+    raise RecipeError(f"{parent}: holds 9999 folders called {name}; remove some, or set name:")
+
+
+def runs_called(name: str) -> list[RunDir]:
+    """Runs of a recipe in this folder, newest first."""
+    counted = re.compile(rf"{re.escape(name)}(?:-(\d+))?")
+    there = [(counted.fullmatch(path.name), path) for path in RUNS.iterdir()] if RUNS.is_dir() else []
+    numbered = [(int(match[1] or 1), path) for match, path in there if match and _is_called(name, path)]
+    return [RunDir(path) for _, path in sorted(numbered, reverse=True)]
+
+
+def _is_called(name: str, path: Path) -> bool:
+    """`smoke-2` is the second run of `smoke`, or the first of a recipe called smoke-2: its own recipe says."""
+    file = path / "recipe.yaml"
+    if not file.is_file():
+        return True
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return False  # damaged: no run to read or to go on with
+    return isinstance(tree, dict) and tree.get("name", name) == name
+
+
+def find_run(text: str) -> RunDir:
+    """A run by its directory, or by its recipe's name (its newest run). Raises RecipeError."""
+    if is_file(Path(text) / "recipe.yaml"):
+        return RunDir(Path(text))
+    name = Path(text).stem if text.endswith((".yaml", ".yml")) else text
+    found = runs_called(name) if "/" not in name else []
+    if not found:
+        have = sorted(path.name for path in RUNS.glob("*")) if RUNS.is_dir() else []
+        more = ["..."] if len(have) > SHOWN else []
+        asked = text if len(text) < 300 else shorten(text)
+        raise RecipeError(f"{asked}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
+    return found[0]
+
+
+def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
+    """All that decides a run, as a recipe's tree: the kit's defaults written out, data and model by absolute path."""
+    recipe = prepared.recipe
+    folder = recipe.source.parent
+    tree = recipe.model_dump(mode="json", exclude_none=True)
+    if recipe.eval_dataset is not None:  # a null there undoes what it would take over from `dataset`
+        tree["eval_dataset"] |= dict.fromkeys(tree["dataset"].keys() - tree["eval_dataset"].keys())
+    for key in {"dataset", "eval_dataset"} & tree.keys():
+        for own in {"path", "pass_rate_file"} & {k for k, v in tree[key].items() if v is not None}:
+            tree[key][own] = str(find_file(tree[key][own], folder) or tree[key][own])
+    if Path(prepared.model_path).is_dir() and not recipe.model.startswith("builtin:"):
+        tree["model"] = prepared.model_path
+    tree["rewards"] = {
+        label: {**section.model_dump(exclude={"options"}, exclude_none=True), **section.options}
+        for label, section in recipe.rewards.items()
+    }
+    return {**tree, "name": recipe.run_name, "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe}}
+
+
+def write_recipe(run: RunDir, prepared: Prepared) -> None:
+    """Make the directory a recipe of its own, with copies of the reward files beside it."""
+    tree = resolved_recipe(prepared)
+    for reward in prepared.rewards:
+        copy = run.path / "rewards" / reward.path.name
+        if copy.exists() and copy.read_bytes() != reward.path.read_bytes():
+            copy = run.path / "rewards" / reward.label / reward.path.name  # another file of the same name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(reward.path, copy)
+        if copy.relative_to(run.path) != Path("rewards", f"{reward.label}.py"):
+            tree["rewards"][reward.label]["file"] = str(copy.relative_to(run.path))
+        else:
+            tree["rewards"][reward.label].pop("file", None)
+    text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
+    run.write_text("recipe.yaml", text)
