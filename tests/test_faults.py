@@ -12,6 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from test_processes import TORCHRUN, ended
+from transformers import TrainerCallback
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.device import a_card
@@ -348,6 +350,24 @@ def test_what_is_sampled_at_once_is_halved_whatever_the_shape(shape, at_once, sm
     assert (first, second) == (at_once, smaller_group)
     assert halved.args.generation_batch_size == smaller.args.generation_batch_size == rows * per_rollout / 2
     assert halved.completions == run.completions == 2 * smaller.completions
+
+
+class Away(TrainerCallback):
+    """A tracker that reaches nobody after the second step."""
+
+    def on_log(self, args, state, control, **given):
+        if state.global_step == 2:
+            raise ConnectionError("no route to host\nand more")
+
+
+@pytest.mark.slow
+def test_a_tracker_that_fails_is_a_warning(monkeypatch, capsys):
+    monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "mlflow", Away)
+    assert run("sums.yaml", "grpo.report_to=mlflow", "eval_dataset=null") == 0
+    said = "the tracker Away failed, and the run goes on without it: no route to host"
+    assert capsys.readouterr().out.count(said) == 1
+    assert sum(event.get("message") == said for event in lines("sums", "events.jsonl")) == 1
+    assert [record["step"] for record in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
 
 
 # a limit on the process, so that the allocator is really refused

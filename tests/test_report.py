@@ -15,10 +15,10 @@ from report_runs import HOSTILE, PROMPTS, evaluation, sample, whole_run, write_l
 
 from grpo_kit.cli import main
 from grpo_kit.console import Console
+from grpo_kit.recipe.secrets import command_without_secrets, hidden_in
 from grpo_kit.report import completions
 from grpo_kit.report.completions import MOST_TEXT, prompts_of
 from grpo_kit.report.page import read_page
-from grpo_kit.report.secrets import command_without_secrets, hidden_in
 from grpo_kit.report.write import rendered, report_written, write_report
 from grpo_kit.run.run_dir import RunDir
 

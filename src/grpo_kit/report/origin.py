@@ -11,8 +11,8 @@ import yaml
 from grpo_kit.prepare.trl_args import DEFAULTS, trl_default, written_fields
 from grpo_kit.recipe.plain_values import plain
 from grpo_kit.recipe.recipe import SECTIONS, Recipe
+from grpo_kit.recipe.secrets import HIDDEN, command_without_secrets, without_secrets
 from grpo_kit.report.foreign import flattened, line, mapping
-from grpo_kit.report.secrets import HIDDEN, command_without_secrets, without_secrets
 from grpo_kit.run.run_dir import RunDir
 
 MOST_ROWS = 200

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from grpo_kit.recipe.secrets import hidden_in
 from grpo_kit.report.foreign import interval, line, mapping, number, whole
-from grpo_kit.report.secrets import hidden_in
 from grpo_kit.run.run_dir import RunDir
 from grpo_kit.stats import paired_difference
 

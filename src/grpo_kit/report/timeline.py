@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_kit.recipe.secrets import hidden_in
 from grpo_kit.report.foreign import line, mapping, whole
-from grpo_kit.report.secrets import hidden_in
 from grpo_kit.run.run_dir import RunDir
 
 FIELDS = {

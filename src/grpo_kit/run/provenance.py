@@ -11,6 +11,7 @@ from grpo_kit import __version__
 from grpo_kit.device import PACKAGES, environment
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.processes import count
+from grpo_kit.recipe.secrets import without_environment
 
 MAX_DIFF = 200_000
 
@@ -24,7 +25,7 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "grpo_kit": __version__,
         "packages": {package: metadata.version(package) for package in (*PACKAGES, "numpy", "tokenizers", "pydantic")},
         "git": _git(prepared.recipe.source.resolve().parent),
-        "argv": sys.argv,
+        "argv": [without_environment(word) for word in sys.argv],
         "recipe": str(prepared.recipe.source.resolve()),
         "machine": dict(environment()),
         "processes": count(),
@@ -46,7 +47,11 @@ def _git(folder: Path) -> dict[str, str] | None:
         return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
     commit = git("rev-parse", "HEAD")
-    return None if commit is None else {"commit": commit.strip(), "diff": (git("diff", "HEAD") or "")[:MAX_DIFF]}
+    return (
+        None
+        if commit is None
+        else {"commit": commit.strip(), "diff": without_environment((git("diff", "HEAD") or "")[:MAX_DIFF])}
+    )
 
 
 def _model_hash(path: str) -> dict[str, str] | str:

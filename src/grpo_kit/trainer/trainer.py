@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import TrainerCallback, TrainerState
+from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import rotate_checkpoints
 
 from grpo_kit.errors import NotFiniteError, RunError, first_line
@@ -25,6 +26,7 @@ from grpo_kit.processes import gather, is_main, on_main, together
 from grpo_kit.rewards.scoring import RolloutJudge
 from grpo_kit.trainer.fast_trainer import FastTrainer
 from grpo_kit.trainer.rollout import Rollout, joined
+from grpo_kit.trainer.trackers import Tolerated
 
 
 class RandomStreams(TrainerCallback):
@@ -99,6 +101,9 @@ class ObservedTrainer(FastTrainer):
         self._round = 0
         self._losses: list[Tensor] = []
         self._random_after_step = RandomStreams()
+        trackers = tuple(get_reporting_integration_callbacks(self.args.report_to))
+        handler = self.callback_handler
+        handler.callbacks = [Tolerated(one, warn) if isinstance(one, trackers) else one for one in handler.callbacks]
         self.add_callback(self._random_after_step)
         self.add_callback(BetweenRollouts(self))
 

@@ -1,6 +1,7 @@
 """What in a recipe, a command line or a message is nobody else's business, by its name or by how it looks."""
 
 import json
+import os
 import re
 from typing import Any
 
@@ -39,6 +40,9 @@ HEADER = re.compile(r"(?i)\b((?:set-)?cookie|(?:proxy-)?authorization)(\s*[:=]\s
 NAMED = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]{1,80})(?P<is>["']?\s*[:=]\s*["']?)(?P<value>[^\s"',;&{}\[\]]+)""")
 """A value by its name within a text: of a query, a mapping that is not whole."""
 
+SHORTEST = 8
+"""Characters of a secret of the environment; what is shorter may stand in a text for something else."""
+
 PROSE = re.compile(r"(?i)keys?|tokens?")
 """Words before a colon that are no names of secrets in a prompt."""
 
@@ -54,15 +58,25 @@ def is_secret(name: str, value: Any = "") -> bool:
     return not is_number and TOKEN.search(snake) is not None and not HARMLESS_TOKEN.search(snake)
 
 
+def without_environment(text: str) -> str:
+    """A text without the values of environment variables that are secrets by their names; paths are none."""
+    there = [(name, value) for name, value in os.environ.items() if len(value) >= SHORTEST and value in text]
+    secrets = [value for name, value in there if is_secret(name, value) and not os.path.exists(value)]
+    for value in sorted(secrets, key=len, reverse=True):  # one may be a part of another
+        text = text.replace(value, HIDDEN)
+    return text
+
+
 def hidden_in(text: str) -> str:
-    """A text without what looks like a secret."""
+    """A text without what looks like a secret, or is one of the environment."""
 
     def named(found: re.Match[str]) -> str:
         prose = PROSE.fullmatch(found["name"]) and ":" in found["is"]
         hide = not prose and is_secret(found["name"], found["value"]) and not found["value"].startswith("(not")
         return f"{found['name']}{found['is']}{HIDDEN}" if hide else found[0]
 
-    text = HEADER.sub(rf"\1\2{HIDDEN}", LOOKS.sub(HIDDEN, USERINFO.sub(f"{HIDDEN}@", text)))
+    text = LOOKS.sub(HIDDEN, USERINFO.sub(f"{HIDDEN}@", without_environment(text)))
+    text = HEADER.sub(rf"\1\2{HIDDEN}", text)
     return NAMED.sub(named, text)
 
 

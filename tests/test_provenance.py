@@ -1,0 +1,51 @@
+"""Where a run came from, without what is nobody else's business."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from command_line import RECIPE, VARIETY
+
+from grpo_kit.prepare.prepare import prepare
+from grpo_kit.recipe.recipe import load_recipe
+from grpo_kit.recipe.secrets import hidden_in, without_environment
+from grpo_kit.run.provenance import provenance
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
+
+
+def test_no_secret_of_the_environment_is_in_the_provenance(cli, monkeypatch):
+    Path("r.yaml").write_text(RECIPE)
+    git("init", "--quiet")
+    git("add", "r.yaml", "rewards")
+    git("commit", "--quiet", "--message", "first")
+    secrets = {"HF_TOKEN": "hf_abcDEF123", "JUDGE_API_KEY": "with spaces & /", "DB_PASSWORD": "$ecret^value"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    Path("rewards/variety.py").write_text(f"{VARIETY}PASSWORD = {secrets['DB_PASSWORD']!r}\n")
+    url, key = f"model=https://me:{secrets['HF_TOKEN']}@host/m", f"rewards.variety.key={secrets['JUDGE_API_KEY']}"
+    monkeypatch.setattr(sys, "argv", ["grpo-kit", "run", "r.yaml", url, key, "seed=7"])
+
+    found = provenance(prepare(load_recipe(Path("r.yaml"), [])))
+    text = json.dumps(found, ensure_ascii=False)
+    assert not [value for value in secrets.values() if value in text]
+    assert found["argv"] == [
+        "grpo-kit", "run", "r.yaml", "model=https://me:(not shown)@host/m", "rewards.variety.key=(not shown)", "seed=7"
+    ]  # fmt: skip
+    assert "+PASSWORD = '(not shown)'" in found["git"]["diff"]
+    assert hidden_in(f"refused: {secrets['JUDGE_API_KEY']}") == "refused: (not shown)"
+
+
+def test_of_the_environment_only_secrets_are_hidden(monkeypatch):
+    there = {
+        "API_KEY": "short", "PWD": str(Path.cwd()), "TOKENIZERS_PARALLELISM": "parallelism", "MAX_TOKENS": "123456789",
+        "A_TOKEN": "token-one", "ANOTHER_TOKEN": "token-one-and-two",
+    }  # fmt: skip
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    text = f"short {Path.cwd()}/runs parallelism 123456789"
+    assert without_environment(text) == text
+    assert without_environment("token-one-and-two, token-one") == "(not shown), (not shown)"
