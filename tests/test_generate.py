@@ -12,9 +12,9 @@ from grpo_kit.model.generate import batch_seed, most_likely, prompt_batches, sam
 from grpo_kit.prepare.prepare import prepare
 from grpo_kit.recipe.recipe import load_recipe
 from grpo_kit.rewards.scoring import Scorer
-from grpo_kit.run.checkpoint import StopRequest
 from grpo_kit.run.record import Recorder
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.stop import StopRequest
 from grpo_kit.train import Stopper, build_trainer
 
 DATA = Path(__file__).parents[1] / "recipes" / "data"

@@ -26,9 +26,11 @@ from grpo_kit.processes import count, is_main, on_main, together
 from grpo_kit.report.write import report_written
 from grpo_kit.rewards.scoring import RolloutJudge, Scorer
 from grpo_kit.rewards.workers import shared_workers
-from grpo_kit.run.checkpoint import StopRequest, checkpoints_of, listen_for_stop, open_run, step_of, unreadable
+from grpo_kit.run.checkpoint import checkpoints_of, step_of, unreadable
 from grpo_kit.run.record import Recorder
+from grpo_kit.run.resume import open_run
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.stop import StopRequest, listen_for_stop
 from grpo_kit.run.summary import summarise
 from grpo_kit.trainer.dynamic_sampling import DynamicSamplingTrainer
 from grpo_kit.trainer.out_of_memory import UNFINISHED, out_of_memory, phase_of

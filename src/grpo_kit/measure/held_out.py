@@ -19,8 +19,9 @@ from grpo_kit.model.model import save_model
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.processes import on_main
 from grpo_kit.rewards.scoring import LostScore, Scorer
-from grpo_kit.run.checkpoint import BEST, MEASURED, StopRequest
+from grpo_kit.run.checkpoint import BEST, MEASURED
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.stop import StopRequest
 
 CHANCE = 0.005
 """How likely a run whose accuracy stays the same may be ended for a fall."""

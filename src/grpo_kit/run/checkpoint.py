@@ -1,194 +1,19 @@
-"""Stopping and going on: a stop that was asked for, and the run and the checkpoint to go on from."""
+"""The checkpoints of a run: which there are, and which of them can be gone on from."""
 
-import shutil
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from itertools import chain
-from itertools import count as count_up
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-import yaml
 from safetensors import SafetensorError, safe_open
 
-from grpo_kit.errors import RecipeError, RewardError
-from grpo_kit.files.durable import SUMS, changed_since_written, recover
-from grpo_kit.files.lock import Lock
-from grpo_kit.prepare.prepare import Prepared
-from grpo_kit.processes import count, gather, is_main
-from grpo_kit.recipe.recipe import Recipe
-from grpo_kit.run.prediction import matching_preflight
-from grpo_kit.run.provenance import provenance
-from grpo_kit.run.run_dir import RunDir, never_begun, new_run, resolved_recipe, runs_called, write_recipe
+from grpo_kit.errors import RecipeError
+from grpo_kit.files.durable import SUMS, changed_since_written
+from grpo_kit.processes import count
+from grpo_kit.run.run_dir import RunDir
 
 NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", SUMS)
 """What a run goes on from, beside the weights and the random streams of each process."""
 
 BEST, MEASURED = "best", "measured.json"
 """The folder of a run's best model, and the file in it with the measurement that it is the best of."""
-
-LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl", "events.jsonl")
-
-HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
-            "grpo.logging_steps",
-            "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
-"""Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
-
-MICRO_BATCH = ("grpo.per_device_train_batch_size", "grpo.gradient_accumulation_steps", "grpo.steps_per_generation")
-"""Keys that may change together, where a step and a rollout then have as many completions as before."""
-
-STEADY = ("constant", "constant_with_warmup")
-"""Schedules whose learning rate does not depend on how many steps there will be."""
-
-
-def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path | None, list[str]]:
-    """The run directory, the checkpoint to go on from, and what to tell the user about the choice.
-
-    A new directory, or with `resume` the newest unfinished one of this recipe with its newest readable checkpoint.
-    Raises RecipeError where that run was another one, is going on, or where none of its checkpoints can be read.
-    """
-    run = unfinished_run(prepared.recipe) if resume else None
-    if run is None:
-        new = place_for(prepared.recipe.run_name, lock)
-        start_run(new, prepared)
-        return new, None, ["nothing unfinished to resume, so a new run"] if resume else []
-    lock.take(run.path)
-    origin = provenance(prepared)
-    check_unchanged(run, prepared, origin)
-    mended = take_over_rewards(run, prepared, origin["rewards"])
-    checkpoint, said = newest_checkpoint(run)
-    done = step_of(checkpoint) if checkpoint else 0
-    if done > prepared.plan.steps:
-        raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
-    recover(run.path / BEST)
-    for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
-        shutil.rmtree(left, ignore_errors=True)
-    before = {**ending_of(run), "wall_s": seconds_so_far(run)}
-    for file in LOGS:
-        run.cut_back(file, done)
-    if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
-        shutil.rmtree(run.path / BEST)  # of steps that are about to be done again
-    run.event("resumed", done, damaged=said, mended_rewards=mended, **before)
-    (run.path / "summary.json").unlink(missing_ok=True)  # its ending is none any more,
-    shutil.rmtree(run.final, ignore_errors=True)  # and its model not the run's last
-    return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
-
-
-def ending_of(run: RunDir) -> dict[str, Any]:
-    """How the run ended before it is gone on with, as the event keeps it."""
-    summary = run.read("summary.json") or {}
-    return {f"ended_{key}": summary.get(key) for key in ("status", "reason", "steps") if summary.get(key) is not None}
-
-
-def seconds_so_far(run: RunDir) -> float:
-    """As its ending has it; where there is none, up to its last resume and those of the steps since then."""
-    summary = run.read("summary.json") or {}
-    if isinstance(recorded := summary.get("wall_s"), int | float):
-        return float(recorded)
-    resumed = [event for event in run.lines("events.jsonl") if event.get("event") == "resumed"]
-    since, before = (resumed[-1].get("step"), resumed[-1].get("wall_s")) if resumed else (0, 0.0)
-    spent = [step.get("kit/seconds/step") for step in run.steps() if step["step"] > (since or 0)]
-    return round(float(before or 0.0) + sum(own for own in spent if own), 1)
-
-
-def place_for(name: str, lock: Lock) -> RunDir:
-    """A new directory, or one in which a run was killed before it had begun."""
-    for run in chain(never_begun(name), (new_run(name) for _ in count_up())):
-        with suppress(RecipeError):  # another process has just taken it
-            lock.take(run.path)
-            return run
-    raise AssertionError("there is always another number")
-
-
-def start_run(run: RunDir, prepared: Prepared) -> None:
-    """Write all that is known before the first step; `recipe.yaml` last, so that with it the rest is there."""
-    for left in (path for path in run.path.iterdir() if path.name != ".lock"):  # of a start that was killed
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
-    run.write("grpo_config.json", prepared.args.to_dict())
-    origin = provenance(prepared)
-    run.write("provenance.json", origin)
-    run.write("data_fingerprint.json", origin["data"])
-    for note in prepared.notes:
-        run.event("warning", 0, message=note)
-    if (foretold := matching_preflight(prepared)) is not None:
-        run.write("preflight.json", foretold)
-    write_recipe(run, prepared)
-
-
-def unfinished_run(recipe: Recipe) -> RunDir | None:
-    """The run whose directory is the recipe, else the newest unfinished run of the recipe's name."""
-    folder = recipe.source.parent
-    is_run = recipe.source.name == "recipe.yaml" and (folder / "provenance.json").is_file()
-    runs = [RunDir(folder)] if is_run else runs_called(recipe.run_name)
-    started = (run for run in runs if (run.path / "recipe.yaml").is_file())
-    return next((run for run in started if (run.read("summary.json") or {}).get("status") != "done"), None)
-
-
-def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> None:
-    """A run that goes on must be the run that was started: same recipe, and by `new` same rewards, data and model.
-
-    Raises RecipeError that names what differs: else the gain would be measured between two different things.
-    """
-    before, now = _flat(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))), _flat(resolved_recipe(prepared))
-    differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    harmless = {*HARMLESS, *(f"rewards.{reward.label}.file" for reward in prepared.rewards)}  # files go by content
-    if prepared.args.lr_scheduler_type in STEADY:
-        harmless.add("grpo.max_steps")
-    if _completions(before) == _completions(now) and prepared.args.loss_type != "bnpo":  # it averages over each
-        harmless.update(MICRO_BATCH)
-    changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
-    old = run.read("provenance.json") or {}
-    if not failed_in_reward(run):  # else the file had to be mended
-        other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
-        changed += [f"the file of reward {label}" for label in other]
-    changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old.get(what)) != _hashes(new[what])]
-    if old.get("processes", 1) != new["processes"]:
-        changed.append(f"the number of processes ({old.get('processes', 1)} -> {new['processes']})")
-    if changed:
-        raise RecipeError(
-            f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
-            "undo the change, or leave out --resume to start a new run"
-        )
-
-
-def failed_in_reward(run: RunDir) -> bool:
-    """Whether a reward that broke its contract ended the run."""
-    return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
-
-
-def take_over_rewards(run: RunDir, prepared: Prepared, now: dict[str, str]) -> list[str]:
-    """Make the run's copies and sums those of the rewards that it goes on with; the labels of those that changed."""
-    before = run.read("provenance.json") or {}
-    changed = [label for label, digest in now.items() if (before.get("rewards") or {}).get(label) != digest]
-    if changed:
-        copies = run.path / "rewards"
-        if not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
-            shutil.rmtree(copies, ignore_errors=True)
-            write_recipe(run, prepared)
-        run.write("provenance.json", {**before, "rewards": now})
-    return changed
-
-
-def _hashes(record: Any) -> Any:
-    """The SHA-256 sums of a provenance record, wherever they stand in it; paths may have moved."""
-    if not isinstance(record, dict):
-        return None
-    return {key: record["sha256"] if key == "sha256" else _hashes(value) for key, value in record.items()}
-
-
-def _completions(settings: dict[str, Any]) -> tuple[int, int] | None:
-    """How many a step and a rollout of one process have; None where the recipe leaves it to the trainer."""
-    rows, steps, per_rollout = (settings.get(key) for key in MICRO_BATCH)
-    return (rows * steps, rows * (per_rollout or steps)) if rows and steps else None
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
 
 
 def checkpoints_of(run: RunDir) -> list[Path]:
@@ -241,39 +66,3 @@ def damaged_weights(folder: Path) -> str | None:
 def step_of(checkpoint: Path) -> int:
     """The step after which `checkpoint-N` was written."""
     return int(checkpoint.name.rsplit("-", 1)[1])
-
-
-class StopRequest:
-    """A stop that the user asks for: `asked` is the signal that this process got, `signal` that of the whole run."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.signal: int | None = None
-
-    def agreed(self) -> bool:
-        """For all processes: whether any of them has been asked by now, so that all stop at the same point."""
-        self.signal = max(gather(self.asked)) or None
-        return self.signal is not None
-
-
-@contextmanager
-def listen_for_stop() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a `StopRequest` while the block runs; the second raises SystemExit."""
-    request = StopRequest()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if request.asked:
-            raise SystemExit(128 + number)
-        request.asked = number
-        if is_main():
-            print(
-                "\nstopping after this step, or the last one of its rollout, and saving; once more leaves at once",
-                flush=True,
-            )
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield request
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -16,10 +16,11 @@ from grpo_kit.diagnosis.history import History
 from grpo_kit.evaluation.evaluate import Evaluation, Verdict, judge_gain
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.run.browse import telling_completions
-from grpo_kit.run.checkpoint import BEST, MEASURED, StopRequest
+from grpo_kit.run.checkpoint import BEST, MEASURED
 from grpo_kit.run.prediction import score_prediction
 from grpo_kit.run.record import facts_of
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.stop import StopRequest
 from grpo_kit.stats import ROUNDING
 
 
