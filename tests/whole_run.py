@@ -1,6 +1,10 @@
 """Whole runs through the command line, on the built-in model, for the tests that look at what a run leaves behind."""
 
 import json
+import shutil
+import tempfile
+from contextlib import chdir
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +35,29 @@ grpo:
 """
 
 
+_made = tempfile.TemporaryDirectory(prefix="grpo-kit-runs-")
+
+
 def run(*arguments: str) -> int:
     """The exit code of `grpo-kit run ...`."""
     with pytest.raises(SystemExit) as ended:
         main(["run", *arguments])
     return int(ended.value.code or 0)
+
+
+def finished(name: str, *settings: str) -> None:
+    """`runs/NAME`, as a run of RECIPE with these settings leaves it: made once, and copied from then on."""
+    shutil.copytree(_finished(settings), Path("runs") / name)
+
+
+@cache
+def _finished(settings: tuple[str, ...]) -> Path:
+    folder = Path(_made.name) / str(len(list(Path(_made.name).iterdir())))
+    folder.mkdir()
+    with chdir(folder):
+        Path("sums.yaml").write_text(RECIPE)
+        assert run("sums.yaml", *settings) in (0, 1)
+    return folder / "runs" / "sums"
 
 
 def summary(name: str) -> dict:
