@@ -26,7 +26,7 @@ LAYERS = [
     {"data", "rewards"},
     {"recipe", "console", "device"},
     {"diagnosis", "files", "processes"},
-    {"answers", "errors", "hub", "reference_loss", "shipped", "stats", "__init__"},
+    {"answers", "errors", "hub", "reference_loss", "shipped", "stats", "terminal", "__init__"},
 ]
 """The packages and modules of `grpo_kit`, top to bottom: each imports only from those below it."""
 

@@ -1,7 +1,6 @@
 """The command line. Nothing heavy is imported before a command needs it, so that help answers at once."""
 
 import os
-import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -14,6 +13,7 @@ from grpo_kit.cli_measure import compare, evaluate, interruptible, preflight
 from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
 from grpo_kit.processes import is_main, leave, together
+from grpo_kit.terminal import secure_output, show
 
 if TYPE_CHECKING:
     from grpo_kit.prepare.prepare import Prepared
@@ -31,10 +31,10 @@ app.add_typer(rewards_app, name="rewards")
 
 @app.callback(invoke_without_command=True)
 def version(
-    show: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    asked: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    if show:
-        typer.echo(f"grpo-kit {__version__}")
+    if asked:
+        show(f"grpo-kit {__version__}")
         raise typer.Exit()
 
 
@@ -108,8 +108,8 @@ def samples(
     found = matching_samples(find_run(run), where or [])
     for sample in found[-limit:]:
         for line in sample_lines(sample):
-            typer.echo(line)
-    typer.echo(f"{min(limit, len(found))} of {len(found)} matching completions")
+            show(line)
+    show(f"{min(limit, len(found))} of {len(found)} matching completions")
 
 
 @app.command()
@@ -128,7 +128,7 @@ def doctor(
         raise RecipeError(f"--fail-on {unknown!r}: no such finding; write {nearest(unknown)}")
     seen = examine(run)
     for line in examination_lines(seen):
-        typer.echo(line)
+        show(line)
     raise typer.Exit(1 if {finding.name for finding in seen.found} & set(grave) else 0)
 
 
@@ -141,7 +141,6 @@ def report(
     from grpo_kit.run.run_dir import find_run
 
     found = find_run(run)
-    from grpo_kit.console import visible
     from grpo_kit.report.write import REPORT, check_replaceable, write_report
 
     file = out or found.path / REPORT
@@ -151,8 +150,8 @@ def report(
         page = write_report(found, file)
     except OSError as error:
         raise RecipeError(f"{file}: cannot be written ({error.strerror}); name another place with --out") from None
-    typer.echo(f"report       {file}")
-    typer.echo(visible(page.results.sentence))
+    show(f"report       {file}")
+    show(page.results.sentence)
 
 
 @app.command()
@@ -167,7 +166,7 @@ def ask(
     found = find_run(run)
     from grpo_kit.ask import ask_model
 
-    typer.echo(ask_model(found, question, greedy=greedy))
+    show(ask_model(found, question, greedy=greedy))
 
 
 @app.command()
@@ -181,9 +180,9 @@ def env() -> None:
     found = blockers()
     if not found:
         for label, value in environment():
-            typer.echo(f"{label:<14} {value}")
+            show(f"{label:<14} {value}")
     for reason in found:
-        typer.echo(f"a run could not start: {reason}", err=True)
+        show(f"a run could not start: {reason}", error=True)
     raise typer.Exit(1 if found else 0)
 
 
@@ -201,9 +200,7 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
             shutil.copytree(shipped(kind), folder / kind, ignore=shutil.ignore_patterns("__pycache__"))
     except OSError as error:
         raise RecipeError(f"{folder}: cannot be made ({error.strerror}); name a folder you may write to") from None
-    typer.echo(
-        f"{folder}/recipes and {folder}/rewards are yours to edit; try: grpo-kit run {folder}/recipes/smoke.yaml"
-    )
+    show(f"{folder}/recipes and {folder}/rewards are yours to edit; try: grpo-kit run {folder}/recipes/smoke.yaml")
 
 
 def _prepare(recipe: Path, overrides: list[str] | None, card_gb: float | None = None) -> "Prepared":
@@ -216,9 +213,9 @@ def _prepare(recipe: Path, overrides: list[str] | None, card_gb: float | None = 
 
 
 def exit_code(summary: dict[str, Any]) -> int:
-    """0 done; 1 failed, changed nothing, or made the model worse; 130 and 143 interrupted."""
+    """0 done; 1 failed, changed nothing, or made the model worse; 129, 130 and 143 interrupted."""
     if summary["status"] == "stopped":
-        return {"SIGTERM": 143}.get(summary["reason"], 130)
+        return {"SIGTERM": 143, "SIGHUP": 129}.get(summary["reason"], 130)
     return 0 if summary["status"] == "done" and summary["verdict"] != "not learned" else 1
 
 
@@ -234,6 +231,7 @@ QUIET = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; raises SystemExit with the code that the README lists."""
+    secure_output()
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning)  # of the libraries, about each other
@@ -241,17 +239,17 @@ def main(arguments: list[str] | None = None) -> None:
         app(arguments)
     except RecipeError as error:
         if is_main():
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            show(f"error: {error}", error=True)
         leave()
         raise SystemExit(2) from None
     except RunError as error:
         speaks = is_main() or not error.everywhere
         if speaks and isinstance(error, RewardError) and error.details:
-            print(error.details, file=sys.stderr)
+            show(error.details, error=True)
         elif error.__cause__ is not None:
-            traceback.print_exception(error.__cause__)
+            show("".join(traceback.format_exception(error.__cause__)).rstrip(), error=True)
         if speaks:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            show(f"error: {error}", error=True)
         if error.everywhere:
             leave()
         raise SystemExit(1) from None

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from grpo_kit.errors import RecipeError
+from grpo_kit.terminal import show
 
 rewards_app = typer.Typer(
     help="List the rewards there are; test and attack them; replay a run.",
@@ -28,7 +29,7 @@ def list_all(recipe: RecipeOption = None) -> None:
     from grpo_kit.reward_tools.listing import found_rewards, list_lines
 
     for line in list_lines(found_rewards(recipe)):
-        typer.echo(line)
+        show(line)
 
 
 @rewards_app.command("test")
@@ -51,12 +52,12 @@ def put_to_test(
         found = find_run(model)
         from grpo_kit.reward_tools.attack_model import attack_with_model
 
-        findings = attack_with_model(found, recipe, typer.echo)
+        findings = attack_with_model(found, recipe, show)
     else:
         from grpo_kit.reward_tools.testing import test_rewards
 
-        findings = test_rewards(name, recipe, typer.echo)
-    typer.echo(f"{findings} finding{'' if findings == 1 else 's'}" if findings else "nothing was found against them")
+        findings = test_rewards(name, recipe, show)
+    show(f"{findings} finding{'' if findings == 1 else 's'}" if findings else "nothing was found against them")
     raise typer.Exit(1 if findings else 0)
 
 
@@ -74,4 +75,4 @@ def replay_run(
     from grpo_kit.run.run_dir import find_run
 
     for line in replay(find_run(run), recipe, limit):
-        typer.echo(line)
+        show(line)

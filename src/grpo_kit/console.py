@@ -1,13 +1,14 @@
 """What a person sees while a run goes on: a progress bar on a terminal, plain lines elsewhere."""
 
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from grpo_kit.processes import is_main
+from grpo_kit.terminal import is_unread, show, visible
 
 if TYPE_CHECKING:
     from grpo_kit.diagnosis.findings import Finding
@@ -23,29 +24,39 @@ LOSS_NOTE = (
 class Console:
     """Prints lines above a progress bar; the bar exists only where standard error is a terminal.
 
-    Of several processes the main one prints.
+    Of several processes the main one prints. What cannot be shown is dropped, and nothing is raised.
     """
 
     def __init__(self) -> None:
         self._bar: tqdm | None = None
+        self._unread = False
 
     def say(self, text: str = "") -> None:
-        if is_main():
-            tqdm.write(text, file=sys.stdout)
-            sys.stdout.flush()
+        if not is_main():
+            return
+        with suppress(OSError, ValueError), tqdm.external_write_mode():
+            show(text)
+        if self._bar is not None and is_unread() and not self._unread:
+            self._unread = True
+            show("note: nobody reads standard output any more; it goes on without", error=True)
 
     def start_progress(self, what: str, total: int, done: int = 0) -> None:
         self.stop_progress()
         hidden = None if is_main() else True  # None: where standard error is no terminal
-        self._bar = tqdm(total=total, initial=done, desc=what, leave=False, disable=hidden, dynamic_ncols=True)
+        with suppress(OSError, ValueError):
+            self._bar = tqdm(
+                total=total, initial=done, desc=visible(what), leave=False, disable=hidden, dynamic_ncols=True
+            )
 
     def progress(self, count: int = 1) -> None:
         if self._bar is not None:
-            self._bar.update(count)
+            with suppress(OSError, ValueError):
+                self._bar.update(count)
 
     def stop_progress(self) -> None:
         if self._bar is not None:
-            self._bar.close()
+            with suppress(OSError, ValueError):
+                self._bar.close()
             self._bar = None
 
 
@@ -111,11 +122,6 @@ def finding_lines(finding: "Finding", completions: Sequence[str] = ()) -> list[s
         *([f"  override   {finding.override}"] if finding.override else []),
         *(f"  sample     {visible(text)}".replace("\n", "\n             ") for text in completions),
     ]
-
-
-def visible(text: str) -> str:
-    """Model output as text: a control character must not act on the terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plan_lines(prepared: "Prepared") -> list[str]:

@@ -28,6 +28,7 @@ from pebble import CONSTS, ProcessExpired, ProcessPool
 from grpo_kit import processes
 from grpo_kit.errors import RunError
 from grpo_kit.rewards.call import Fault, RewardCall, enter, fault_of, import_file, score_batch, score_row
+from grpo_kit.terminal import secure_output
 
 Row = tuple[str, dict[str, Any]]
 """A completion and the columns that the function is called with."""
@@ -228,6 +229,7 @@ def _settle(begun: Any, parent: int, memory_limit: int) -> None:
     """Runs first in each worker: end at once when told to, and with the parent; hold no more memory than is given."""
     global _progress
     _progress = begun
+    secure_output()  # a reward that prints is not at fault where nobody reads it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler would wait for C code to return
     if sys.platform == "linux":
         import resource

@@ -1,4 +1,4 @@
-"""A stop that the user asks for, by Ctrl-C or SIGTERM."""
+"""A stop that the user asks for: Ctrl-C, SIGTERM, or a terminal that hangs up."""
 
 import signal
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from grpo_kit.processes import gather, is_main
+from grpo_kit.terminal import Output, show_at_once
 
 
 class StopRequest:
@@ -23,20 +24,28 @@ class StopRequest:
 
 @contextmanager
 def listen_for_stop() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a `StopRequest` while the block runs; the second raises SystemExit."""
+    """Turn Ctrl-C, SIGTERM and SIGHUP into a `StopRequest` while the block runs; the second raises SystemExit.
+
+    Not so a second SIGHUP: the kernel and the shell send one each. Under nohup it stays ignored.
+    """
     request = StopRequest()
+    Output.hurried = False
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if request.asked and number == signal.SIGHUP:
+            return
         if request.asked:
             raise SystemExit(128 + number)
-        request.asked = number
+        request.asked, Output.hurried = number, True
         if is_main():
-            print(
-                "\nstopping after this step, or the last one of its rollout, and saving; once more leaves at once",
-                flush=True,
+            show_at_once(
+                "\nstopping after this step, or the last one of its rollout, and saving; once more leaves at once"
             )
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        heard.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield request
     finally:
