@@ -464,3 +464,50 @@ def test_weights_that_are_spread_over_processes_are_refused(cli, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(RecipeError, match="FSDP spreads the weights over the processes"):
         prepared()
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"num_beams": 4}, "sets num_beams: 4"),
+        ({"num_return_sequences": 2}, "sets num_return_sequences: 2"),
+        ({"no_repeat_ngram_size": 3}, "sets no_repeat_ngram_size: 3"),
+        ({"suppress_tokens": [1, 2]}, "sets suppress_tokens: [1, 2]"),
+    ],
+)
+def test_a_model_that_would_be_sampled_from_otherwise_is_refused(cli, model_folder, own, said):
+    Path("model").unlink()
+    shutil.copytree(model_folder, "model")
+    file = Path("model/generation_config.json")
+    before = json.loads(file.read_text()) if file.is_file() else {}
+    usual = {
+        "temperature": 0.6,
+        "top_p": 0.95,
+        "top_k": 20,
+        "repetition_penalty": 1.1,
+        "do_sample": True,
+        "max_length": 99,
+    }
+    file.write_text(json.dumps({**before, **usual}))
+    assert cli.check()[0] == 0  # what the recipe sets itself does no harm
+    file.write_text(json.dumps({**before, **own}))
+    code, _, error = cli.check()
+    assert code == 2
+    assert f"its generation_config.json {said}, by which" in error
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("adapter_config.json", "{}", "has an adapter beside its weights"),
+        ("generation_config.json", '{"do_sample": false, "num_beams": "x"}', "generation_config.json"),
+        ("generation_config.json", '{"max_new_tokens": -3}', "generation_config.json"),
+    ],
+)
+def test_a_model_folder_that_would_fail_at_the_load_is_refused(cli, model_folder, file, content, said):
+    Path("model").unlink()
+    shutil.copytree(model_folder, "model")
+    Path("model", file).write_text(content)
+    code, _, error = cli.check()
+    assert (code, error.count("\n")) == (2, 1)
+    assert said in error

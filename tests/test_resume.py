@@ -4,13 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from whole_run import RECIPE, finished, learned, lines, run, same_weights, summary
 
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe.recipe import load_recipe
-from grpo_kit.run.checkpoint import newest_checkpoint, unreadable
+from grpo_kit.run.checkpoint import checkpoints_of, newest_checkpoint, unreadable
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.shipped import tiny_model
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +112,38 @@ def test_another_recipe_is_refused_and_the_difference_named(capsys, override, na
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]  # nothing was cut back
 
 
+def test_another_order_of_rewards_is_another_run(capsys):
+    interrupted()
+    settings = "rewards={format: {weight: 0.5, style: boxed}, accuracy: 1.0}"
+    assert "goal ('accuracy' -> 'format')" in refused(capsys, "sums.yaml", settings)
+    assert "the order of the rewards (accuracy, format)" in refused(capsys, "sums.yaml", settings, "goal=accuracy")
+
+
+@pytest.mark.parametrize("file", ["config.json", "chat_template.jinja", "tokenizer.json", "generation_config.json"])
+def test_a_model_of_other_files_is_refused_and_one_that_was_moved_is_not(capsys, file):
+    shutil.copytree(tiny_model(), "model")
+    Path("sums.yaml").write_text(RECIPE.replace("builtin:tiny", "model"))
+    interrupted()
+    whole = Path("model", file).read_bytes()
+    Path("model", file).write_bytes(whole + b"\n")
+    assert "the content of model" in refused(capsys, "sums.yaml")
+    Path("model", file).write_bytes(whole)
+    shutil.move("model", "elsewhere")
+    assert run("sums.yaml", "model=elsewhere", "--resume") in (0, 1)
+    assert yaml.safe_load(Path("runs/sums/recipe.yaml").read_text())["model"] == str(Path("elsewhere").resolve())
+
+
+def test_a_warmup_that_is_a_share_of_the_steps_keeps_their_number(capsys):
+    share = ("grpo.lr_scheduler_type=constant_with_warmup", "grpo.warmup_steps=0.5")
+    interrupted(*share)
+    assert "grpo.max_steps (4 -> 8)" in refused(capsys, "sums.yaml", *share, "grpo.max_steps=8")
+
+
+def test_an_adapter_without_settings_is_one(capsys):
+    interrupted()
+    assert "lora (None -> {})" in refused(capsys, "sums.yaml", "lora={}")
+
+
 def test_another_reward_file_is_refused(capsys):
     interrupted()
     Path("rewards").mkdir()
@@ -126,10 +160,18 @@ def test_other_data_are_refused(capsys):
     assert "the content of data" in refused(capsys, "sums.yaml")
 
 
-def test_what_only_decides_what_is_written_and_when_it_ends_may_change():
+def test_what_only_decides_what_is_written_and_when_it_ends_may_change(capsys):
     interrupted()
-    assert run("sums.yaml", "grpo.max_steps=6", "grpo.save_steps=3", "--resume") in (0, 1)
-    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    capsys.readouterr()
+    settings = ("grpo.max_steps=7", "grpo.save_steps=3", "grpo.logging_steps=2")
+    assert run("sums.yaml", *settings, "--resume") in (0, 1)
+    changes = "grpo.logging_steps (1 -> 2); grpo.max_steps (4 -> 7); grpo.save_steps (2 -> 3)"
+    out = capsys.readouterr().out
+    assert f"after step 2, with other settings: {changes}\n" in out
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4, 6, 7]  # a line at each checkpoint, too
+    assert [path.name for path in checkpoints_of(RunDir(Path("runs/sums")))] == ["checkpoint-6", "checkpoint-7"]
+    resolved = yaml.safe_load(Path("runs/sums/recipe.yaml").read_text())["grpo"]
+    assert (resolved["max_steps"], resolved["save_steps"]) == (7, 3)  # so that its own directory can be gone on with
 
 
 def test_fewer_steps_than_were_taken_are_refused(capsys):
@@ -176,6 +218,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file, 
     capsys.readouterr()
     assert run("sums.yaml", "--resume") in (0, 1)
     assert f"checkpoint-4 is damaged ({reason})" in capsys.readouterr().out
+    assert (folder.checkpoints / "damaged-4").is_dir()  # it does not count when the oldest goes, and nobody lost it
     assert same_weights("whole", "sums")
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
 
@@ -186,6 +229,13 @@ def test_no_readable_checkpoint_is_said_and_nothing_is_lost(capsys):
     reason = "no checkpoint can be read: checkpoint-2 is damaged (optimizer.pt is not what was written)"
     assert reason in refused(capsys, "sums.yaml")
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_model_without_checkpoints_is_not_thrown_away(capsys):
+    assert run("sums.yaml", "grpo.save_strategy='no'") in (0, 1)
+    Path("runs/sums/summary.json").unlink()
+    assert "has no checkpoint to go on from" in refused(capsys, "sums.yaml", "grpo.save_strategy='no'")
+    assert Path("runs/sums/final/model.safetensors").is_file()
 
 
 def test_a_finished_run_is_not_gone_on_with(capsys):

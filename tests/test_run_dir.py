@@ -49,6 +49,12 @@ def test_a_line_cut_off_by_a_crash_is_passed_over(tmp_path):
     assert list(run.lines("metrics.jsonl")) == [{"step": 1}]
 
 
+def test_a_byte_order_mark_is_no_damage(tmp_path):
+    for file in ("metrics.jsonl", "summary.json"):
+        (tmp_path / file).write_text('{"step": 1}\n', encoding="utf-8-sig")
+    assert list(RunDir(tmp_path).records("metrics.jsonl")) == [RunDir(tmp_path).read("summary.json")] == [{"step": 1}]
+
+
 def test_cutting_back_keeps_the_steps_up_to_the_checkpoint(tmp_path):
     run = RunDir(tmp_path)
     for step in (1, 2, 3, 4):

@@ -3,18 +3,20 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from whole_run import RECIPE, lines, run, same_weights, summary
+from whole_run import RECIPE, finished, lines, run, same_weights, summary
 
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
 from grpo_kit.files.lock import Lock
 from grpo_kit.measure.held_out import HeldOut
 from grpo_kit.run.checkpoint import checkpoints_of
-from grpo_kit.run.run_dir import RunDir, never_begun
+from grpo_kit.run.run_dir import RunDir, never_begun, new_run
 from grpo_kit.train import Stopper
 
 SHARED = ("grpo.steps_per_generation=6", "grpo.per_device_train_batch_size=8", "grpo.max_steps=6", "dataset.limit=60")
@@ -150,6 +152,99 @@ def test_a_run_that_is_killed_before_it_has_begun_leaves_no_second_one(monkeypat
             main(["run", "sums.yaml", "eval_dataset=null"])
     assert run("sums.yaml", "eval_dataset=null", "--resume") == 0
     assert [path.name for path in Path("runs").iterdir()] == ["sums"]
+
+
+FORKING = """
+import os, time
+from pathlib import Path
+from grpo_kit.files.lock import Lock
+lock = Lock()
+lock.take(Path("run"))
+os.write(1, b"%d\\n" % os.fork())
+time.sleep(60)
+"""
+
+
+def test_a_child_that_outlives_the_run_does_not_hold_its_lock(own_folder):
+    Path("run").mkdir()
+    with subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE, text=True) as parent:
+        children = {int(parent.stdout.readline()) for _ in range(2)} - {0}  # each of the two says what fork returned
+        parent.kill()
+        parent.wait()
+        Lock().take(Path("run"))
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", [".lock", "precious.txt"])
+def test_a_lock_that_is_no_file_of_its_own_is_left_alone(own_folder, name):
+    Path("run").mkdir()
+    Path("precious.txt").write_text("mine")
+    if name == ".lock":
+        Path("run/.lock").mkdir()
+    else:
+        Path("run/.lock").symlink_to(Path("precious.txt").resolve())
+    with pytest.raises(RecipeError, match=r"run/\.lock: cannot be opened"):
+        Lock().take(Path("run"))
+    assert Path("precious.txt").read_text() == "mine"
+
+
+def test_what_is_no_start_of_a_run_is_never_emptied(own_folder):
+    for path in ("notes.txt", "final/model.safetensors", "metrics.jsonl", "rewards.py"):
+        file = Path("runs/sums", path)
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+        (Path("runs/sums") / ".lock").touch()
+        assert never_begun("sums") == []
+        shutil.rmtree("runs/sums")
+    Path("victim").mkdir()
+    Path("victim/.lock").touch()
+    Path("runs/sums").symlink_to(Path("victim").resolve())
+    assert never_begun("sums") == []
+    Path("runs/sums").unlink()
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("nowhere")])
+def test_a_name_that_is_taken_by_no_folder_gets_a_number(own_folder, make):
+    Path("runs").mkdir()
+    make(Path("runs/sums"))
+    assert never_begun("sums") == []
+    assert new_run("sums").path == Path("runs/sums-2")
+
+
+def test_a_place_for_runs_that_cannot_be_made_is_named(own_folder):
+    Path("runs").symlink_to("not-mounted/runs")
+    with pytest.raises(RecipeError, match=r"^runs: cannot be made"):
+        new_run("sums")
+
+
+@pytest.mark.slow
+def test_a_run_whose_recipe_is_gone_is_no_place_for_another(capsys):
+    finished("sums")
+    Path("runs/sums/recipe.yaml").rename("mine.yaml")
+    assert run("mine.yaml", "name=sums", "grpo.max_steps=1", "eval_dataset=null") in (0, 1)
+    assert summary("sums")["steps"] == 4
+    assert summary("sums-2")["steps"] == 1
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_not_kept_in_place_of_a_whole_one(monkeypatch):
+    finished("sums")
+    folder = RunDir(Path("runs/sums"))
+    (folder.path / "summary.json").unlink()
+    (folder.checkpoints / "checkpoint-4/optimizer.pt").write_bytes(b"")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self, args, state, control, **given):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stopper, "on_step_end", killed)
+        with pytest.raises(Killed):
+            main(["run", "sums.yaml", "grpo.save_total_limit=1", "grpo.save_steps=3", "--resume"])
+    assert saved() == ["checkpoint-2"]
 
 
 def test_what_is_in_a_folder_of_the_users_own_stays(own_folder):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from whole_run import RECIPE, lines, run, same_weights, summary
 
 from grpo_kit.cli import main
+from grpo_kit.run.run_dir import RunDir
 from grpo_kit.shipped import tiny_model
 
 pytestmark = pytest.mark.slow
@@ -267,15 +269,28 @@ def test_seconds_of_several_rollouts_a_step_add_up():
 
 
 def test_a_fall_beyond_chance_ends_the_run_and_the_best_model_is_kept(capsys):
-    assert (
-        run("sums.yaml", "grpo.learning_rate=0.05", "eval_every=2", "grpo.max_steps=12", "eval_dataset.limit=64") == 1
-    )
+    settings = ("grpo.learning_rate=0.05", "eval_every=2", "grpo.max_steps=12", "eval_dataset.limit=64")
+    settings += ("grpo.save_steps=1",)
+    assert run("sums.yaml", *settings) == 1
     said = capsys.readouterr().out
     ended = summary("sums")
     assert ended["steps"] < 12
+    for file in ("metrics.jsonl", "samples.jsonl"):  # the step in which it ends is a whole one
+        assert max(record["step"] for record in lines("sums", file)) == ended["steps"]
     assert ended["reason"].startswith("ended early: held-out accuracy was 0.")
     assert "note       ended early" in said
     assert (ended["status"], ended["verdict"]) == ("done", "not learned")
+
+    Path("runs/sums").rename("runs/whole")  # and its last measurement interrupted:
+    shutil.copytree("runs/whole", "runs/sums")
+    for gone in ("summary.json", "final/model.safetensors"):
+        Path("runs/sums", gone).unlink()
+    RunDir(Path("runs/sums")).cut_back("eval.jsonl", ended["steps"] - 1)
+    assert run("sums.yaml", *settings, "--resume") == 1
+    again = summary("sums")
+    assert (again["steps"], again["reason"]) == (ended["steps"], ended["reason"])
+    assert same_weights("sums", "whole")
+    assert lines("sums", "eval.jsonl") == lines("whole", "eval.jsonl")
 
 
 def test_the_best_of_several_measurements_is_kept():

@@ -68,7 +68,7 @@ def train(
         before = measure(model, 0)
         if before is not None and not (checkpoint or anyway):
             refuse_hopeless(before)
-        if checkpoint and done == prepared.plan.steps:
+        if checkpoint and (done == prepared.plan.steps or measure.ended_before(done)):
             trainer.load_checkpoint(checkpoint)  # only the last measurement is missing
         elif not stop.agreed():
             console.start_progress("training", prepared.plan.steps, done)
@@ -147,8 +147,8 @@ def save_final(prepared: Prepared, model: Any, run: RunDir) -> None:
             save_for_use(prepared, model, folder)
     except (OSError, SafetensorError) as error:
         raise RunError(
-            f"{run.final} cannot be written ({first_line(error)}); the checkpoints are there: free some space, and go "
-            "on with --resume"
+            f"{run.final} cannot be written ({first_line(error)}); the checkpoints are there: mend that, or free some "
+            "space, and go on with --resume"
         ) from None
 
 
@@ -232,7 +232,7 @@ def failures_recorded(prepared: Prepared, run: RunDir, stop: StopRequest) -> Ite
         if isinstance(error, SystemExit) and stop.asked:
             status, reason = "stopped", signal.Signals(stop.asked).name
         if is_main():
-            steps = max((record["step"] for record in run.lines("metrics.jsonl")), default=0)
+            steps = max((record["step"] for record in run.steps()), default=0)
             run.write("summary.json", {"status": status, "reason": reason, "steps": steps, "wall_s": clock.seconds()})
             run.event(status, steps, reason=reason)
         if error is not raised:

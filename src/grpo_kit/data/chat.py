@@ -138,6 +138,8 @@ def _end_ids(recipe: Recipe, tokenizer: "PreTrainedTokenizerBase", model_path: s
         declared = GenerationConfig.from_pretrained(model_path).eos_token_id
     except OSError:  # a checkpoint need not have one; the model then makes it from its config
         declared = getattr(AutoConfig.from_pretrained(model_path, trust_remote_code=False), "eos_token_id", None)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise recipe.error("model", f"generation_config.json of {recipe.model}: {first_line(error)}") from None
     ids = {declared} if isinstance(declared, int) else set(declared or ())
     if tokenizer.eos_token_id is not None:
         ids.add(tokenizer.eos_token_id)

@@ -3,13 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from grpo_kit.evaluation.judged import LENIENT, JudgedRow, Task, goal_varies, held_out_task, judge_rows, reward_means
 from grpo_kit.prepare.inputs import Inputs
 from grpo_kit.processes import is_main
 from grpo_kit.rewards.scoring import LostScore, Scorer
 from grpo_kit.stats import Difference, accuracy_interval, paired_difference, rows_that_would_tell
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""Checked where a measurement is read back from a file (`run/shapes.py`)."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +27,10 @@ class Evaluation:
     any two completions apart.
     """
 
-    step: int
+    step: Annotated[int, Field(strict=True, ge=0)]
     data: str
     goal: str
-    accuracy: float | None
+    accuracy: Share | None
     ci95: tuple[float, float] | None
     n: int
     samples: int
@@ -33,7 +38,7 @@ class Evaluation:
     truncated_share: float
     rewards: dict[str, float | None]
     unscored: dict[str, float]
-    pass_rates: list[float | None]
+    pass_rates: list[Share | None]
     example: dict[str, Any]
     goal_varies: bool = True
 

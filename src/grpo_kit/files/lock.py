@@ -3,35 +3,53 @@
 import fcntl
 import os
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
+from weakref import WeakSet
 
 from grpo_kit.errors import RecipeError
+
+_held: "WeakSet[Lock]" = WeakSet()
+
+
+def _let_go_in_a_fork() -> None:
+    """A forked child, such as a data loader's worker, may outlive the process, and would hold its locks."""
+    for lock in _held:
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_a_fork)
 
 
 class Lock:
     """Holds a run's directory for this process until it is closed, or the process is gone, in whatever way."""
 
     def __init__(self) -> None:
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
 
     def take(self, folder: Path) -> None:
         """Raises RecipeError where another process has the directory; one that has died has it no longer."""
-        file = (folder / ".lock").open("a+", encoding="utf-8")
+        path = folder / ".lock"
+        try:
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b", buffering=0)
+        except OSError as error:
+            raise RecipeError(
+                f"{path}: cannot be opened ({error.strerror}); remove it if it is none of yours"
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
+            owner = file.read().decode(errors="replace").strip() or "another process"
             file.close()
             raise RecipeError(
-                f"{folder}: is being trained by {owner}; wait for its end, or leave out --resume to start a new run"
+                f"{folder}: is being trained by {owner[:200]}; wait for its end, or leave out --resume to start a "
+                "new run"
             ) from None
         except OSError:
             pass  # a file system without locks
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
-        file.flush()
+        file.write(f"process {os.getpid()} on {os.uname().nodename}\n".encode())
         self._file = file
+        _held.add(self)
 
     def close(self) -> None:
         if self._file is not None:

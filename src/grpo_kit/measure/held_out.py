@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,9 @@ class HeldOut(TrainerCallback):
         data = self.prepared.eval_data
         if data is None or (not insist and self.stop.agreed()):
             return None
-        known = on_main(lambda: next((r for r in self.run.own_evaluations() if r["step"] == step), None))
+        known = on_main(lambda: next((one for one in self._made() if one.step == step), None))
         if known is not None:
-            return Evaluation(**known)
+            return known
         self.console.start_progress(f"held-out after step {step}", len(data.rows))
         evaluation = evaluate(
             self.prepared,
@@ -81,10 +81,15 @@ class HeldOut(TrainerCallback):
                 self.console.say(line)
         return evaluation
 
+    def _made(self) -> list[Evaluation]:
+        """The measurements so far, of these rows."""
+        rows = len(self.prepared.eval_data.rows) if self.prepared.eval_data else 0
+        return [one for one in self.run.evaluations() if len(one.pass_rates) == rows]
+
     def _keep(self, model: Any, evaluation: Evaluation) -> None:
         """Write the measurement, and the model where none was better; the first of equals is the best."""
-        best = best_evaluation(self.run)
-        better = best is not None and evaluation.accuracy is not None and evaluation.accuracy > best["accuracy"]
+        best = best_of(self._made())
+        better = best is not None and (evaluation.accuracy or 0.0) > (best.accuracy or 0.0)
         if evaluation.step and better and self.prepared.recipe.eval_every:
             self._keep_model(model, evaluation)
         self.run.append("eval.jsonl", evaluation.record())
@@ -111,32 +116,41 @@ class HeldOut(TrainerCallback):
         every = self.prepared.recipe.eval_every
         if every and state.global_step and state.global_step % every == 0:
             self(model, state.global_step, insist=True)  # the step follows, so it could not be made up for later
-            self.fallen = on_main(lambda: fall(self.run))
+            self.fallen = on_main(lambda: fall(self._made()))
             if self.fallen:
-                control.should_training_stop = True  # heeded after the step that begins here
                 on_main(lambda: self.run.event("ended early", state.global_step, reason=self.fallen))
                 self.console.say(f"note       {self.fallen}")
             trim()
             self.console.start_progress("training", state.max_steps, state.global_step)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.fallen:
+            control.should_training_stop = True  # not before: it would be heeded between two micro-batches
 
-def best_evaluation(run: RunDir) -> dict[str, Any] | None:
-    """The first of a run's measurements with the highest accuracy."""
-    judged = [record for record in run.own_evaluations() if record["accuracy"] is not None]
-    return max(judged, key=lambda record: float(record["accuracy"]), default=None)
+    def ended_before(self, step: int) -> bool:
+        """Whether a run that is gone on with after `step` had ended for a fall by then; `fallen` says so again."""
+        ends = [event for event in self.run.lines("events.jsonl") if event.get("event") == "ended early"]
+        if any(type(end.get("step")) is int and end["step"] < step for end in ends):
+            self.fallen = str(ends[-1].get("reason"))
+        return self.fallen is not None
 
 
-def fall(run: RunDir) -> str | None:
+def best_of(made: Sequence[Evaluation]) -> Evaluation | None:
+    """The first of the measurements with the highest accuracy."""
+    judged = [one for one in made if one.accuracy is not None]
+    return max(judged, key=lambda one: one.accuracy or 0.0, default=None)
+
+
+def fall(made: Sequence[Evaluation]) -> str | None:
     """In words, whether the last PATIENCE measurements have all fallen from the best by more than chance.
 
     The best of many measurements is a lucky one, so each pair of them counts as a comparison that could have been made
     (Bonferroni).
     """
-    made = [Evaluation(**record) for record in run.own_evaluations()]
-    record = best_evaluation(run)
-    if record is None or len(made) <= PATIENCE:
+    best = best_of(made)
+    if best is None or len(made) <= PATIENCE:
         return None
-    best, last = Evaluation(**record), made[-PATIENCE:]
+    last = made[-PATIENCE:]
     level = CHANCE / math.comb(len(made), 2)
     falls = [difference_of(best, one) for one in last]
     if not all(difference is not None and difference.is_below_zero(level) for difference in falls):

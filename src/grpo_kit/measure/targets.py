@@ -87,8 +87,9 @@ def _step(folder: Path, run: RunDir) -> int:
     if numbered:
         return int(numbered[1])
     if folder.name == BEST:
-        return int((RunDir(folder).read(MEASURED) or {}).get("step", 0))
-    return int((run.read("summary.json") or {}).get("steps", 0))
+        return int((RunDir(folder).read_whole(MEASURED) or {"step": 0})["step"])
+    steps = (run.read("summary.json") or {}).get("steps")
+    return steps if type(steps) is int else 0
 
 
 def recipe_for(target: Target, recipe: Path | None, dataset: str | None, overrides: list[str]) -> Recipe:

@@ -1,14 +1,19 @@
 """Sampling completions of data rows outside of the trainer, with the sampling parameters of training."""
 
 import copy
+import json
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_kit.data.chat import Chat
 from grpo_kit.device import Device
+from grpo_kit.errors import shorten
 from grpo_kit.model.model import autocast
+from grpo_kit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig
@@ -44,6 +49,34 @@ def sampling_config(args: "GRPOConfig", chat: Chat, max_tokens: int) -> "Generat
         "disable_compile": True,
     }
     return GenerationConfig(**{**values, **generation_kwargs})
+
+
+NO_SAMPLER = re.compile(
+    r"_.*|transformers_version|max_length|max_new_tokens|use_cache|output_.*|return_.*|.*token_ids?|do_sample|temperature"
+    r"|top_p|top_k|min_p|repetition_penalty|cache_implementation|cache_config|disable_compile|compile_config"
+)
+"""What a `generation_config.json` may set: `sampling_config` sets it too, or it does not decide what is sampled."""
+
+
+def check_own_sampler(recipe: Recipe, model_path: str) -> None:
+    """The model's own settings are filled in where the recipe has none: completions would be drawn by another sampler
+    than the one they are scored with. Raises RecipeError that names them."""
+    from transformers import GenerationConfig
+    from transformers.utils import cached_file
+
+    try:
+        file = cached_file(model_path, "generation_config.json", _raise_exceptions_for_missing_entries=False)
+        own = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    except (OSError, ValueError):  # the model comes without
+        return
+    usual = GenerationConfig().to_dict()
+    for key, value in own.items() if isinstance(own, dict) else ():
+        if not NO_SAMPLER.fullmatch(key) and value not in (None, usual.get(key)):
+            raise recipe.error(
+                "model",
+                f"its generation_config.json sets {key[:60]}: {shorten(value)}, by which completions would be "
+                "sampled but not scored; remove it there (in a folder of your own)",
+            )
 
 
 def most_likely(config: "GenerationConfig") -> "GenerationConfig":

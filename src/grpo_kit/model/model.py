@@ -63,6 +63,8 @@ def find_model(recipe: Recipe) -> str:
             raise recipe.error("model", f"{folder} has no config.json, so it is no checkpoint folder")
         if not any(folder.glob("*.safetensors")):
             raise recipe.error("model", f"{folder} has no weights (*.safetensors)")
+        if is_file(folder / "adapter_config.json"):
+            raise recipe.error("model", f"{folder} has an adapter beside its weights, which would be loaded too")
         return str(folder)
     if not HUB_ID.fullmatch(recipe.model):
         raise recipe.error("model", f"no such folder: {shorten(recipe.model)}")

@@ -14,6 +14,7 @@ from grpo_kit.data.sources import find_file, is_local
 from grpo_kit.device import Device, find_device
 from grpo_kit.errors import RecipeError
 from grpo_kit.hub import use_cache_if_unreachable
+from grpo_kit.model.generate import check_own_sampler
 from grpo_kit.model.model import ModelSize, find_model, lora_config, measure_model
 from grpo_kit.prepare.gold_scan import GoldScan, scan_gold
 from grpo_kit.prepare.trl_args import Settings, build_args, check_settings, check_words
@@ -74,6 +75,7 @@ def load_inputs(recipe: Recipe, run_folder: Path) -> Inputs:
     args = build_args(recipe, settings, device, run_folder)
     _check_processes(args)
     lora = lora_config(recipe)
+    check_own_sampler(recipe, model_path)
     chat = load_chat(recipe, model_path)
     init_kwargs = settings.from_recipe.get("model_init_kwargs") or {}
     size = measure_model(recipe, model_path, lora, init_kwargs)

@@ -144,10 +144,6 @@ def _check_together(recipe: Recipe, given: dict[str, Any]) -> None:
         raise recipe.error(
             "grpo.loss_type", "cispo also needs epsilon_high (an absolute cap on the ratio, such as 5.0)"
         )
-    if given.get("sync_ref_model") and (not given.get("beta") or recipe.lora is not None):
-        raise recipe.error(
-            "grpo.sync_ref_model", "needs beta above 0 and full fine-tuning: else there is no such model"
-        )
     over_a_batch = {"scale_rewards": "batch", "multi_objective_aggregation": "normalize_then_sum"}
     for key, value in over_a_batch.items() if recipe.dynamic_sampling else ():
         if given.get(key) == value:

@@ -18,7 +18,7 @@ BEST, MEASURED = "best", "measured.json"
 
 def checkpoints_of(run: RunDir) -> list[Path]:
     """Every `checkpoint-N` of a run, the oldest first."""
-    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdigit()]
+    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdecimal()]
     return sorted(numbered, key=step_of)
 
 

@@ -1,4 +1,4 @@
-"""Where a run came from: enough to tell two runs apart, and nothing secret."""
+"""Where a run came from: enough to tell two runs apart, and no secret of the environment."""
 
 import hashlib
 import subprocess
@@ -14,6 +14,9 @@ from grpo_kit.processes import count
 from grpo_kit.recipe.secrets import without_environment
 
 MAX_DIFF = 200_000
+
+OF_A_MODEL = (".safetensors", ".json", ".jinja", ".txt", ".model")
+"""Weights, configurations, vocabulary and chat template."""
 
 
 def provenance(prepared: Prepared) -> dict[str, Any]:
@@ -55,10 +58,10 @@ def _git(folder: Path) -> dict[str, str] | None:
 
 
 def _model_hash(path: str) -> dict[str, str] | str:
-    """SHA-256 of each weight file of a local checkpoint; the cached commit of a hub model."""
+    """SHA-256 of each file of a local model that it is made of; the cached commit of a hub model."""
     folder = Path(path)
     if folder.is_dir():
-        return {file.name: _file_hash(file) for file in sorted(folder.glob("*.safetensors"))}
+        return {file.name: _file_hash(file) for file in sorted(folder.iterdir()) if file.suffix in OF_A_MODEL}
     from transformers import AutoConfig
 
     return str(getattr(AutoConfig.from_pretrained(path, trust_remote_code=False), "_commit_hash", "unknown"))

@@ -7,19 +7,26 @@ from itertools import count as count_up
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.files.durable import recover
 from grpo_kit.files.lock import Lock
 from grpo_kit.prepare.prepare import Prepared
+from grpo_kit.recipe.plain_values import plain
 from grpo_kit.recipe.recipe import Recipe
-from grpo_kit.run.checkpoint import BEST, MEASURED, newest_checkpoint, step_of
+from grpo_kit.run.checkpoint import BEST, MEASURED, checkpoints_of, newest_checkpoint, step_of
+from grpo_kit.run.damage import damage_of
 from grpo_kit.run.prediction import matching_preflight
 from grpo_kit.run.provenance import provenance
-from grpo_kit.run.run_dir import RunDir, never_begun, new_run, resolved_recipe, runs_called, write_recipe
-
-LOGS = ("metrics.jsonl", "samples.jsonl", "eval.jsonl", "events.jsonl")
+from grpo_kit.run.run_dir import (
+    RunDir,
+    never_begun,
+    new_run,
+    resolved_recipe,
+    runs_called,
+    write_recipe,
+    written_recipe,
+)
+from grpo_kit.run.shapes import LOGS
 
 HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
             "grpo.logging_steps",
@@ -45,25 +52,35 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
         start_run(new, prepared)
         return new, None, ["nothing unfinished to resume, so a new run"] if resume else []
     lock.take(run.path)
+    lost = damage_of(run)
     origin = provenance(prepared)
-    check_unchanged(run, prepared, origin)
-    mended = take_over_rewards(run, prepared, origin["rewards"])
+    settings = check_unchanged(run, prepared, origin)
     checkpoint, said = newest_checkpoint(run)
+    said = [*lost, *said]
     done = step_of(checkpoint) if checkpoint else 0
     if done > prepared.plan.steps:
         raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
+    if checkpoint is None and run.final.is_dir():
+        raise RecipeError(
+            f"{run.path}: has no checkpoint to go on from (grpo.save_strategy, grpo.save_steps), and its model is in "
+            "final/; leave out --resume to start a new run"
+        )
+    mended = take_over(run, prepared, origin["rewards"], settings)
+    set_aside(run, done)
     recover(run.path / BEST)
     for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
         shutil.rmtree(left, ignore_errors=True)
     before = {**ending_of(run), "wall_s": seconds_so_far(run)}
     for file in LOGS:
         run.cut_back(file, done)
-    if ((RunDir(run.path / BEST).read(MEASURED) or {}).get("step") or 0) > done:
-        shutil.rmtree(run.path / BEST)  # of steps that are about to be done again
-    run.event("resumed", done, damaged=said, mended_rewards=mended, **before)
+    if (run.read_whole(f"{BEST}/{MEASURED}") or {"step": 0})["step"] > done:
+        shutil.rmtree(run.path / BEST)
+        said.append(f"best/ is of a step after {done}, which is done again, and removed")
+    run.event("resumed", done, damaged=said, mended_rewards=mended, settings=settings, **before)
     (run.path / "summary.json").unlink(missing_ok=True)  # its ending is none any more,
     shutil.rmtree(run.final, ignore_errors=True)  # and its model not the run's last
-    return run, checkpoint, [*said, f"going on with {run.path} after step {done}"]
+    other = f", with other settings: {'; '.join(settings)}" if settings else ""
+    return run, checkpoint, [*said, f"going on with {run.path} after step {done}{other}"]
 
 
 def ending_of(run: RunDir) -> dict[str, Any]:
@@ -77,9 +94,9 @@ def seconds_so_far(run: RunDir) -> float:
     summary = run.read("summary.json") or {}
     if isinstance(recorded := summary.get("wall_s"), int | float):
         return float(recorded)
-    resumed = [event for event in run.lines("events.jsonl") if event.get("event") == "resumed"]
+    resumed = [event for event in run.records("events.jsonl") if event["event"] == "resumed"]
     since, before = (resumed[-1].get("step"), resumed[-1].get("wall_s")) if resumed else (0, 0.0)
-    spent = [step.get("kit/seconds/step") for step in run.steps() if step["step"] > (since or 0)]
+    spent = [step.get("kit/seconds/step") for step in run.records("metrics.jsonl") if step["step"] > (since or 0)]
     return round(float(before or 0.0) + sum(own for own in spent if own), 1)
 
 
@@ -116,20 +133,22 @@ def unfinished_run(recipe: Recipe) -> RunDir | None:
     return next((run for run in started if (run.read("summary.json") or {}).get("status") != "done"), None)
 
 
-def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> None:
+def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> list[str]:
     """A run that goes on must be the run that was started: same recipe, and by `new` same rewards, data and model.
 
-    Raises RecipeError that names what differs: else the gain would be measured between two different things.
+    What differs and may. Raises RecipeError that names what must not: else the gain would be measured between two
+    different things.
     """
-    before, now = _flat(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))), _flat(resolved_recipe(prepared))
-    differ = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    harmless = {*HARMLESS, *(f"rewards.{reward.label}.file" for reward in prepared.rewards)}  # files go by content
-    if prepared.args.lr_scheduler_type in STEADY:
-        harmless.add("grpo.max_steps")
-    if _completions(before) == _completions(now) and prepared.args.loss_type != "bnpo":  # it averages over each
-        harmless.update(MICRO_BATCH)
-    changed = [f"{key} ({before.get(key)!r} -> {now.get(key)!r})" for key in differ if key not in harmless]
-    old = run.read("provenance.json") or {}
+    tree, old = written_recipe(run), run.read("provenance.json") or {}
+    before, now = _flat(tree), _flat(plain(resolved_recipe(prepared)))
+    differ = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)} - {"name"}
+    harmless = may_change(prepared, before, now)
+    if all(isinstance((_hashes(it.get("model")) or {}).get("sha256"), dict) for it in (old, new)):
+        harmless.add("model")  # a folder goes by content
+    said = {key: f"{key} ({_shown(before.get(key))} -> {_shown(now.get(key))})" for key in sorted(differ)}
+    changed = [text for key, text in said.items() if key not in harmless]
+    if list(tree["rewards"]) != list(prepared.recipe.rewards) and not changed:
+        changed.append(f"the order of the rewards ({', '.join(tree['rewards'])})")  # sums round by it
     if not failed_in_reward(run):  # else the file had to be mended
         other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
         changed += [f"the file of reward {label}" for label in other]
@@ -141,6 +160,18 @@ def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> Non
             f"{run.path}: was started differently and cannot go on with other settings: {'; '.join(changed)}; "
             "undo the change, or leave out --resume to start a new run"
         )
+    return [*said.values()]
+
+
+def may_change(prepared: Prepared, before: dict[str, Any], now: dict[str, Any]) -> set[str]:
+    """Keys of a resolved recipe whose change leaves the run the same."""
+    args = prepared.args
+    keys = {*HARMLESS, *(f"rewards.{reward.label}.file" for reward in prepared.rewards)}  # files go by content
+    if args.lr_scheduler_type in STEADY and not 0 < args.warmup_steps < 1:  # else the warmup is a share of them
+        keys.add("grpo.max_steps")
+    if _completions(before) == _completions(now) and args.loss_type != "bnpo":  # it averages over each
+        keys.update(MICRO_BATCH)
+    return keys
 
 
 def failed_in_reward(run: RunDir) -> bool:
@@ -148,17 +179,27 @@ def failed_in_reward(run: RunDir) -> bool:
     return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
 
 
-def take_over_rewards(run: RunDir, prepared: Prepared, now: dict[str, str]) -> list[str]:
-    """Make the run's copies and sums those of the rewards that it goes on with; the labels of those that changed."""
+def take_over(run: RunDir, prepared: Prepared, rewards: dict[str, str], settings: list[str]) -> list[str]:
+    """Make the run's recipe and its rewards those that it goes on with; the labels of rewards that were mended."""
     before = run.read("provenance.json") or {}
-    changed = [label for label, digest in now.items() if (before.get("rewards") or {}).get(label) != digest]
-    if changed:
-        copies = run.path / "rewards"
-        if not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
-            shutil.rmtree(copies, ignore_errors=True)
-            write_recipe(run, prepared)
-        run.write("provenance.json", {**before, "rewards": now})
-    return changed
+    mended = [label for label, digest in rewards.items() if (before.get("rewards") or {}).get(label) != digest]
+    copies = run.path / "rewards"
+    if mended and not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
+        shutil.rmtree(copies, ignore_errors=True)
+    if mended or settings:
+        write_recipe(run, prepared)
+        run.write("grpo_config.json", prepared.args.to_dict())
+        run.write("provenance.json", {**before, "rewards": rewards})
+    return mended
+
+
+def set_aside(run: RunDir, step: int) -> None:
+    """Rename what was passed over, damaged as it is: rotation would keep it as the newest, and drop what is whole."""
+    for path in checkpoints_of(run):
+        if step_of(path) > step:
+            aside = path.with_name(f"damaged-{step_of(path)}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
 
 
 def _hashes(record: Any) -> Any:
@@ -171,11 +212,19 @@ def _hashes(record: Any) -> Any:
 def _completions(settings: dict[str, Any]) -> tuple[int, int] | None:
     """How many a step and a rollout of one process have; None where the recipe leaves it to the trainer."""
     rows, steps, per_rollout = (settings.get(key) for key in MICRO_BATCH)
-    return (rows * steps, rows * (per_rollout or steps)) if rows and steps else None
+    if type(rows) is not int or type(steps) is not int or type(per_rollout or 1) is not int:
+        return None
+    return rows * steps, rows * (per_rollout or steps)
+
+
+def _shown(value: Any) -> str:
+    """A setting as it is written: a number of steps is a float to transformers."""
+    return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        inner = isinstance(value, dict) and value  # an empty one is a value: `lora: {}`
+        found |= _flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
     return found

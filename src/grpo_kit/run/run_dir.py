@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,23 @@ from safetensors import SafetensorError
 
 from grpo_kit.data.sources import find_file
 from grpo_kit.errors import RecipeError, shorten
+from grpo_kit.evaluation.evaluate import Evaluation
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.file import is_file
 from grpo_kit.recipe.plain_values import plain
+from grpo_kit.run.shapes import SHAPES, is_whole
 
 RUNS = Path("runs")
+
+OF_A_START = (
+    "grpo_config.json",
+    "provenance.json",
+    "data_fingerprint.json",
+    "events.jsonl",
+    "preflight.json",
+    "rewards",
+)
+"""What is written before `recipe.yaml`, with which a run has begun."""
 
 SHOWN = 8
 """Of the runs that there are, so many are named in a message."""
@@ -86,32 +98,51 @@ class RunDir:
         """The mapping in a .json file, of plain values; None where it is missing or damaged."""
         path = self.path / file
         try:
-            content = plain(json.loads(path.read_text(encoding="utf-8"))) if is_file(path) else None
+            content = plain(json.loads(path.read_text(encoding="utf-8-sig"))) if is_file(path) else None
         except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
+    def read_whole(self, file: str) -> dict[str, Any] | None:
+        """The mapping in a .json file of `SHAPES`; None where it is missing or damaged, or lacks what is needed."""
+        content = self.read(file)
+        return content if is_whole(Path(file).name, content) else None
+
     def lines(self, file: str) -> Iterator[dict[str, Any]]:
-        """The records of a .jsonl file; a last line that was cut off by a crash is passed over."""
+        """The mappings in a .jsonl file, whatever is in them; other lines are passed over."""
+        return (record for _, record in self.each_line(file) if record is not None)
+
+    def records(self, file: str) -> Iterator[dict[str, Any]]:
+        """The records of a log that are whole, as `SHAPES` has it."""
+        return (record for record in self.lines(file) if is_whole(file, record))
+
+    def each_line(self, file: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Each line, and the mapping in it; None where there is none."""
         path = self.path / file
         if not path.is_file():
             return
-        with path.open(encoding="utf-8", errors="replace") as records:  # it may be cut within a character
-            for line in records:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:  # it may be cut within a character
+            for line in lines:
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
-                    continue
-                if isinstance(record, dict):
-                    yield record
+                    record = None
+                yield line, record if isinstance(record, dict) else None
 
     def steps(self) -> Iterator[dict[str, Any]]:
-        """The metrics of each step."""
+        """The metrics of each step, whatever else is in them."""
         return (record for record in self.lines("metrics.jsonl") if type(record.get("step")) is int)
 
     def own_evaluations(self) -> list[dict[str, Any]]:
         """The held-out measurements that the run made itself, not those that were made of it later."""
         return [record for record in self.lines("eval.jsonl") if "target" not in record]
+
+    def evaluations(self) -> list[Evaluation]:
+        """Those of its own measurements that are whole, by step: one that was lost may have been made again later."""
+        read = SHAPES["eval.jsonl"].validate_python
+        return sorted(
+            (read(record) for record in self.records("eval.jsonl") if "target" not in record), key=lambda one: one.step
+        )
 
     def size(self, file: str) -> int:
         """Bytes; 0 where the file is not there."""
@@ -119,19 +150,13 @@ class RunDir:
         return path.stat().st_size if path.is_file() else 0
 
     def cut_back(self, file: str, step: int) -> None:
-        """Keep the records up to and including `step`: what came later is about to be done again.
+        """Keep the records up to and including `step` that are whole: what came later is about to be done again.
 
         What was measured of the run from outside, with a `target`, stays, and so do events that are not of a step.
         """
-        kept = [record for record in self.lines(file) if _at(record) <= step or _stays(record)]
+        kept = [record for record in self.records(file) if record["step"] <= step or _stays(record)]
         if (self.path / file).is_file():
             self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
-
-
-def _at(record: dict[str, Any]) -> int:
-    """Its step; 0 where it names none."""
-    step = record.get("step")
-    return step if type(step) is int else 0
 
 
 def _stays(record: dict[str, Any]) -> bool:
@@ -139,9 +164,13 @@ def _stays(record: dict[str, Any]) -> bool:
 
 
 def never_begun(name: str) -> list[RunDir]:
-    """Directories of runs of this name that ended before they had written their recipe."""
-    runs = [run for run in runs_called(name) if not (run.path / "recipe.yaml").exists()]
-    return [run for run in runs if (run.path / ".lock").is_file() or not any(run.path.iterdir())]
+    """Directories of runs of this name that ended before they had written their recipe: what a start makes, no more."""
+    return [run for run in runs_called(name) if not run.path.is_symlink() and _is_of_a_start(run.path)]
+
+
+def _is_of_a_start(folder: Path) -> bool:
+    there = {path.name.removesuffix(".tmp") for path in folder.iterdir()}
+    return there <= {".lock", *OF_A_START} and (".lock" in there or not there)
 
 
 def new_run(name: str) -> RunDir:
@@ -151,15 +180,17 @@ def new_run(name: str) -> RunDir:
 
 def new_folder(parent: Path, name: str) -> Path:
     """Make `PARENT/NAME`, or `-2`, `-3`, ... where that is taken: what is there is never overwritten."""
-    for number in range(1, 10_000):
-        path = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise RecipeError(f"{path}: cannot be made ({error.strerror}); go to a folder you may write to") from None
-        return path
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 10_000):
+            path = parent / (name if number == 1 else f"{name}-{number}")
+            with suppress(FileExistsError):
+                path.mkdir()
+                return path
+    except OSError as error:
+        raise RecipeError(
+            f"{error.filename}: cannot be made ({error.strerror}); go to a folder you may write to"
+        ) from None
     raise RecipeError(f"{parent}: holds 9999 folders called {name}; remove some, or set name:")
 
 
@@ -167,20 +198,37 @@ def runs_called(name: str) -> list[RunDir]:
     """Runs of a recipe in this folder, newest first."""
     counted = re.compile(rf"{re.escape(name)}(?:-(\d+))?")
     there = [(counted.fullmatch(path.name), path) for path in RUNS.iterdir()] if RUNS.is_dir() else []
-    numbered = [(int(match[1] or 1), path) for match, path in there if match and _is_called(name, path)]
+    numbered = [(int(m[1] or 1), path) for m, path in there if m and path.is_dir() and _is_called(name, path)]
     return [RunDir(path) for _, path in sorted(numbered, reverse=True)]
 
 
 def _is_called(name: str, path: Path) -> bool:
     """`smoke-2` is the second run of `smoke`, or the first of a recipe called smoke-2: its own recipe says."""
     file = path / "recipe.yaml"
-    if not file.is_file():
-        return True
+    tree = _tree_of(file) if file.is_file() else None
+    return tree is None or tree.get("name", name) == name  # of one that is damaged there is the folder's name alone
+
+
+def _tree_of(recipe: Path) -> dict[str, Any] | None:
+    """The mapping in a run's recipe, of plain values; None where it is damaged."""
     try:
-        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return False  # damaged: no run to read or to go on with
-    return isinstance(tree, dict) and tree.get("name", name) == name
+        tree = plain(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+    except (OSError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def written_recipe(run: RunDir) -> dict[str, Any]:
+    """What `write_recipe` wrote, of plain values. Raises RecipeError where it is damaged, or cut off."""
+    file = run.path / "recipe.yaml"
+    tree = _tree_of(file)
+    sections = [(tree or {}).get(key) for key in ("dataset", "rewards", "grpo")]
+    if tree is None or "name" not in tree or not all(isinstance(own, dict) for own in sections):  # `name` is the last
+        raise RecipeError(
+            f"{file}: cannot be read as the recipe of this run; put it right, move the folder away, or leave out "
+            "--resume to start a new run"
+        )
+    return tree
 
 
 def find_run(text: str) -> RunDir:
@@ -189,12 +237,15 @@ def find_run(text: str) -> RunDir:
         return RunDir(Path(text))
     name = Path(text).stem if text.endswith((".yaml", ".yml")) else text
     found = runs_called(name) if "/" not in name else []
+    readable = [run for run in found if not is_file(run.path / "recipe.yaml") or _tree_of(run.path / "recipe.yaml")]
+    if found and not readable:
+        raise RecipeError(f"{found[0].path / 'recipe.yaml'}: cannot be read as the recipe of a run")
     if not found:
         have = sorted(path.name for path in RUNS.glob("*")) if RUNS.is_dir() else []
         more = ["..."] if len(have) > SHOWN else []
         asked = text if len(text) < 300 else shorten(text)
         raise RecipeError(f"{asked}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
-    return found[0]
+    return readable[0]
 
 
 def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
@@ -213,7 +264,12 @@ def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
         label: {**section.model_dump(exclude={"options"}, exclude_none=True), **section.options}
         for label, section in recipe.rewards.items()
     }
-    return {**tree, "name": recipe.run_name, "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe}}
+    tree |= {
+        "goal": prepared.goal.label,
+        "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe},
+    }
+    tree.pop("name", None)
+    return {**tree, "name": recipe.run_name}  # the last one: `written_recipe` knows by it that nothing is cut off
 
 
 def write_recipe(run: RunDir, prepared: Prepared) -> None:
@@ -224,7 +280,8 @@ def write_recipe(run: RunDir, prepared: Prepared) -> None:
         if copy.exists() and copy.read_bytes() != reward.path.read_bytes():
             copy = run.path / "rewards" / reward.label / reward.path.name  # another file of the same name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(reward.path, copy)
+        if not copy.exists():
+            shutil.copyfile(reward.path, copy)
         if copy.relative_to(run.path) != Path("rewards", f"{reward.label}.py"):
             tree["rewards"][reward.label]["file"] = str(copy.relative_to(run.path))
         else:

@@ -39,7 +39,7 @@ def summarise(
 
     `moved`: does any trainable weight differ from what it was before the first step? `early`: why it ended early.
     """
-    metrics, facts = list(run.steps()), facts_of(prepared)
+    metrics, facts = list(run.records("metrics.jsonl")), facts_of(prepared)
     found = diagnose(History(metrics, run.own_evaluations()), facts)
     verdict = judge_gain(before, after)
     status, reason = ("stopped", signal.Signals(stop.signal).name) if stop.signal else ("done", early)
@@ -65,7 +65,7 @@ def summarise(
         "tokens_per_s": round(max(tokens) / seconds, 1) if tokens and seconds else None,
         "peak_memory_gb": round(peak_memory_gb(), 2),
         "best": best_of(run),
-        "preflight": score_prediction(foretold, metrics) if (foretold := run.read("preflight.json")) else None,
+        "preflight": score_prediction(foretold, metrics) if (foretold := run.read_whole("preflight.json")) else None,
         "diagnoses": [
             {**finding.record(), "completions": telling_completions(run, finding, facts)} for finding in found
         ],
@@ -73,8 +73,8 @@ def summarise(
 
 
 def best_of(run: RunDir) -> dict[str, Any] | None:
-    """The measurement after which `best/` was written."""
-    best = RunDir(run.path / BEST).read(MEASURED)
+    """The measurement after which `best/` was written; None where it cannot be read."""
+    best = run.read_whole(f"{BEST}/{MEASURED}")
     return {key: best[key] for key in ("step", "accuracy", "ci95")} if best else None
 
 

@@ -59,6 +59,9 @@ class BetweenRollouts(TrainerCallback):
         self._trainer = trainer
         self._save = self._stop = False
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        state.compute_steps(args, state.max_steps)  # how often to save and log: else a resumed run has it as before
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._save |= control.should_save
         self._stop |= control.should_training_stop
