@@ -43,7 +43,7 @@ def train(
     """Run a prepared recipe and return what `summary.json` holds.
 
     Raises RunError where a started run cannot go on, or where nothing was right before it and it is not to be tried
-    `anyway`; the run directory then says so too. Ctrl-C and SIGTERM end the run after its step, saved, with status
+    `anyway`; the run directory then says so too. Ctrl-C, SIGTERM, SIGHUP end the run after its step, saved, with status
     `stopped`. Of several processes each does all of it but for writing.
     """
     console = console or Console()

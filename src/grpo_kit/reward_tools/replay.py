@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from grpo_kit.console import visible
 from grpo_kit.reward_tools.rescore import Replay, Rescored, differ, mean, rescore
 from grpo_kit.run.run_dir import RunDir
+from grpo_kit.terminal import visible
 
 MOST_PROMPT, MOST_COMPLETION = 300, 800
 """Characters that are shown of a text; of a longer one its beginning and its end."""
