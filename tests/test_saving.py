@@ -5,12 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 from whole_run import RECIPE, finished, lines, run, same_weights, summary
 
+from grpo_kit import cli
 from grpo_kit.cli import main
 from grpo_kit.errors import RecipeError
 from grpo_kit.files.lock import Lock
@@ -113,6 +115,20 @@ def test_a_lock_by_hand(own_folder):
     other.take(Path("run"))
     other.close()
     Lock().close()
+
+
+def test_a_ctrl_c_that_somebody_swallows_before_the_run_ends_it_all_the_same(monkeypatch):
+    prepare = cli._prepare
+
+    def swallowing(*arguments):
+        with suppress(BaseException):
+            os.kill(os.getpid(), signal.SIGINT)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(cli, "_prepare", swallowing)
+    assert run("sums.yaml") == 130
+    assert not Path("runs").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.slow

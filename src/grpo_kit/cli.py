@@ -13,6 +13,7 @@ from grpo_kit.cli_measure import compare, evaluate, interruptible, preflight
 from grpo_kit.cli_rewards import rewards_app
 from grpo_kit.errors import RecipeError, RewardError, RunError
 from grpo_kit.processes import is_main, leave, together
+from grpo_kit.run.stop import ended_at_once
 from grpo_kit.terminal import secure_output, show
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ def run(
 
     Checks the recipe, measures on held-out rows, trains, and measures again.
     """
-    prepared = _prepare(recipe, overrides)
-    from grpo_kit.memory.heap import give_memory_back
-    from grpo_kit.train import train
+    with ended_at_once():
+        prepared = _prepare(recipe, overrides)
+        from grpo_kit.memory.heap import give_memory_back
+        from grpo_kit.train import train
 
     give_memory_back()
     summary = train(prepared, resume=resume, anyway=anyway)

@@ -22,6 +22,36 @@ class StopRequest:
         return self.signal is not None
 
 
+class AtOnce:
+    """The answer to Ctrl-C where there is nothing to save yet: KeyboardInterrupt.
+
+    `asked` remembers it: it comes in the middle of whatever is being imported or called, and some code swallows it.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_at_once() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt within the block, and does so again at its end where that was swallowed."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
+        yield
+        return
+    answer = AtOnce()
+    signal.signal(signal.SIGINT, answer)
+    try:
+        yield
+        if answer.asked:
+            raise KeyboardInterrupt
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def listen_for_stop() -> Iterator[StopRequest]:
     """Turn Ctrl-C, SIGTERM and SIGHUP into a `StopRequest` while the block runs; the second raises SystemExit.
