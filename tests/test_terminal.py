@@ -230,6 +230,7 @@ def test_a_terminal_that_hangs_up_stops_the_run_with_its_steps_saved():
     Path("sums.yaml").write_text(RECIPE)
     pid, terminal = pty.fork()
     if not pid:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests themselves run under nohup
         os.execv(COMMAND[0], [*COMMAND, "run", "sums.yaml", "grpo.max_steps=400", "grpo.save_steps=400"])
     os.set_blocking(terminal, False)
 
