@@ -480,16 +480,11 @@ def test_a_model_that_would_be_sampled_from_otherwise_is_refused(cli, model_fold
     shutil.copytree(model_folder, "model")
     file = Path("model/generation_config.json")
     before = json.loads(file.read_text()) if file.is_file() else {}
-    usual = {
-        "temperature": 0.6,
-        "top_p": 0.95,
-        "top_k": 20,
-        "repetition_penalty": 1.1,
-        "do_sample": True,
-        "max_length": 99,
-    }
-    file.write_text(json.dumps({**before, **usual}))
-    assert cli.check()[0] == 0  # what the recipe sets itself does no harm
+    set_by_the_recipe = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.1, "max_length": 99}
+    off = {"num_beams": 1, "length_penalty": 1.0, "early_stopping": False, "typical_p": 1.0, "no_repeat_ngram_size": 0}
+    unknown = {"chat_format": "chatml", "max_window_size": 6144}  # as Qwen's first models have it
+    file.write_text(json.dumps({**before, "do_sample": True, **set_by_the_recipe, **off, **unknown}))
+    assert cli.check()[0] == 0
     file.write_text(json.dumps({**before, **own}))
     code, _, error = cli.check()
     assert code == 2

@@ -10,6 +10,7 @@ from command_line import RECIPE, VARIETY
 from grpo_kit.prepare.prepare import prepare
 from grpo_kit.recipe.recipe import load_recipe
 from grpo_kit.recipe.secrets import hidden_in, without_environment
+from grpo_kit.run import provenance as origin
 from grpo_kit.run.provenance import provenance
 
 
@@ -37,6 +38,18 @@ def test_no_secret_of_the_environment_is_in_the_provenance(cli, monkeypatch):
     ]  # fmt: skip
     assert "+PASSWORD = '(not shown)'" in found["git"]["diff"]
     assert hidden_in(f"refused: {secrets['JUDGE_API_KEY']}") == "refused: (not shown)"
+
+
+def test_a_long_diff_is_cut_after_its_secrets_are_gone(cli, monkeypatch):
+    Path("r.yaml").write_text(RECIPE)
+    git("init", "--quiet")
+    git("add", "r.yaml", "rewards")
+    git("commit", "--quiet", "--message", "first")
+    monkeypatch.setenv("HF_TOKEN", "hf_abcDEF123")
+    Path("rewards/variety.py").write_text(VARIETY + "# " + "hf_abcDEF123 " * 30)
+    for most in range(150, 300, 7):  # wherever it is cut
+        monkeypatch.setattr(origin, "MAX_DIFF", most)
+        assert "hf_" not in origin._git(Path())["diff"]
 
 
 def test_of_the_environment_only_secrets_are_hidden(monkeypatch):

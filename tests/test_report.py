@@ -216,6 +216,16 @@ def test_a_recipe_beside_the_defaults(tmp_path):
     assert not found.keys() & {"grpo.save_steps", "seed", "rewards.accuracy.weight", "eval_dataset.prompt", "name"}
 
 
+@pytest.mark.parametrize(("goal", "shown"), [("accuracy", None), ("format", ("format", "accuracy", "kit"))])
+def test_a_goal_is_shown_where_it_is_not_the_first_reward(tmp_path, goal, shown):
+    run = whole_run(tmp_path / "x")
+    tree = yaml.safe_load((run.path / "recipe.yaml").read_text())
+    assert next(iter(tree["rewards"])) == "accuracy"
+    (run.path / "recipe.yaml").write_text(yaml.safe_dump({**tree, "goal": goal}, sort_keys=False))
+    found = {one.key: (one.value, one.default, one.whose) for one in page_of(run).differences}
+    assert found.get("goal") == shown
+
+
 def test_provenance_without_secrets(tmp_path):
     page = page_of(whole_run(tmp_path / "x"))
     facts = {key: value for origin in page.provenance for key, value in origin.facts}

@@ -18,6 +18,7 @@ from grpo_kit.errors import RecipeError
 from grpo_kit.files.lock import Lock
 from grpo_kit.measure.held_out import HeldOut
 from grpo_kit.run.checkpoint import checkpoints_of
+from grpo_kit.run.resume import place_for
 from grpo_kit.run.run_dir import RunDir, never_begun, new_run
 from grpo_kit.train import Stopper
 
@@ -207,6 +208,13 @@ def test_a_lock_that_is_no_file_of_its_own_is_left_alone(own_folder, name):
     with pytest.raises(RecipeError, match=r"run/\.lock: cannot be opened"):
         Lock().take(Path("run"))
     assert Path("precious.txt").read_text() == "mine"
+
+
+def test_a_directory_without_a_lock_of_its_own_is_said_and_not_tried_again_with_another_number(own_folder, monkeypatch):
+    monkeypatch.setattr(os, "O_NOFOLLOW", os.O_DIRECTORY)  # a file system that refuses each
+    with pytest.raises(RecipeError, match=r"runs/sums/\.lock: cannot be opened"):
+        place_for("sums", Lock())
+    assert [path.name for path in Path("runs").iterdir()] == ["sums"]
 
 
 def test_what_is_no_start_of_a_run_is_never_emptied(own_folder):

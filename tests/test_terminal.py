@@ -73,6 +73,9 @@ def test_there_is_one_way_to_the_terminal(path):
 def test_a_control_character_is_shown_as_text_once():
     assert visible(f"a\n\tb{ATTACK}") == f"a\n\tb{SHOWN}"
     assert visible(visible(ATTACK)) == SHOWN
+    assert (
+        visible("计算\u3000３＋４\u00a0＝") == "计算\u3000３＋４\u00a0＝"
+    )  # spaces, too
 
 
 def test_lines_and_errors_pass_through_visible(capsys, monkeypatch):

@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import traceback
+import unicodedata
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,11 @@ HURRY_S = 0.2
 
 def visible(text: str) -> str:
     """Text as it may be shown: a control character in it must not act on the terminal. Twice is the same as once."""
-    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_harmless(character: str) -> bool:
+    return character in "\n\t" or character.isprintable() or unicodedata.category(character) == "Zs"  # U+3000 among it
 
 
 def show(text: object = "", *, error: bool = False) -> None:

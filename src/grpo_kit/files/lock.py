@@ -20,6 +20,10 @@ def _let_go_in_a_fork() -> None:
 os.register_at_fork(after_in_child=_let_go_in_a_fork)
 
 
+class InUseError(RecipeError):
+    """Another process has the directory."""
+
+
 class Lock:
     """Holds a run's directory for this process until it is closed, or the process is gone, in whatever way."""
 
@@ -27,20 +31,21 @@ class Lock:
         self._file: BinaryIO | None = None
 
     def take(self, folder: Path) -> None:
-        """Raises RecipeError where another process has the directory; one that has died has it no longer."""
+        """Raises InUseError where another process has the directory; one that has died has it no longer.
+
+        Raises RecipeError where `.lock` is something else than a file of its own.
+        """
         path = folder / ".lock"
         try:
             file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b", buffering=0)
         except OSError as error:
-            raise RecipeError(
-                f"{path}: cannot be opened ({error.strerror}); remove it if it is none of yours"
-            ) from None
+            raise RecipeError(f"{path}: cannot be opened ({error.strerror}); a run makes its own: remove it") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = file.read().decode(errors="replace").strip() or "another process"
             file.close()
-            raise RecipeError(
+            raise InUseError(
                 f"{folder}: is being trained by {owner[:200]}; wait for its end, or leave out --resume to start a "
                 "new run"
             ) from None

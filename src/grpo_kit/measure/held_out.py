@@ -88,7 +88,7 @@ class HeldOut(TrainerCallback):
 
     def _keep(self, model: Any, evaluation: Evaluation) -> None:
         """Write the measurement, and the model where none was better; the first of equals is the best."""
-        best = best_of(self._made())
+        best = best_evaluation(self._made())
         better = best is not None and (evaluation.accuracy or 0.0) > (best.accuracy or 0.0)
         if evaluation.step and better and self.prepared.recipe.eval_every:
             self._keep_model(model, evaluation)
@@ -129,13 +129,14 @@ class HeldOut(TrainerCallback):
 
     def ended_before(self, step: int) -> bool:
         """Whether a run that is gone on with after `step` had ended for a fall by then; `fallen` says so again."""
-        ends = [event for event in self.run.lines("events.jsonl") if event.get("event") == "ended early"]
-        if any(type(end.get("step")) is int and end["step"] < step for end in ends):
+        events = self.run.records("events.jsonl")
+        ends = [event for event in events if event["event"] == "ended early" and event["step"] < step]
+        if ends:
             self.fallen = str(ends[-1].get("reason"))
-        return self.fallen is not None
+        return bool(ends)
 
 
-def best_of(made: Sequence[Evaluation]) -> Evaluation | None:
+def best_evaluation(made: Sequence[Evaluation]) -> Evaluation | None:
     """The first of the measurements with the highest accuracy."""
     judged = [one for one in made if one.accuracy is not None]
     return max(judged, key=lambda one: one.accuracy or 0.0, default=None)
@@ -147,7 +148,7 @@ def fall(made: Sequence[Evaluation]) -> str | None:
     The best of many measurements is a lucky one, so each pair of them counts as a comparison that could have been made
     (Bonferroni).
     """
-    best = best_of(made)
+    best = best_evaluation(made)
     if best is None or len(made) <= PATIENCE:
         return None
     last = made[-PATIENCE:]

@@ -52,8 +52,9 @@ def sampling_config(args: "GRPOConfig", chat: Chat, max_tokens: int) -> "Generat
 
 
 NO_SAMPLER = re.compile(
-    r"_.*|transformers_version|max_length|max_new_tokens|use_cache|output_.*|return_.*|.*token_ids?|do_sample|temperature"
-    r"|top_p|top_k|min_p|repetition_penalty|cache_implementation|cache_config|disable_compile|compile_config"
+    r"_.*|max_length|max_new_tokens|use_cache|output_.*|return_.*|.*token_ids?|do_sample|temperature|top_p|top_k|min_p"
+    r"|repetition_penalty|renormalize_logits|cache_implementation|cache_config|disable_compile|compile_config"
+    r"|transformers_version"
 )
 """What a `generation_config.json` may set: `sampling_config` sets it too, or it does not decide what is sampled."""
 
@@ -69,9 +70,10 @@ def check_own_sampler(recipe: Recipe, model_path: str) -> None:
         own = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
     except (OSError, ValueError):  # the model comes without
         return
-    usual = GenerationConfig().to_dict()
+    known, neutral = GenerationConfig().to_dict(), GenerationConfig._get_default_generation_params()
     for key, value in own.items() if isinstance(own, dict) else ():
-        if not NO_SAMPLER.fullmatch(key) and value not in (None, usual.get(key)):
+        decides = key in known and not NO_SAMPLER.fullmatch(key)  # an unknown key is heeded by nobody
+        if decides and value and value != neutral.get(key):
             raise recipe.error(
                 "model",
                 f"its generation_config.json sets {key[:60]}: {shorten(value)}, by which completions would be "

@@ -67,6 +67,8 @@ def _default(section: str, own: str, tree: dict[str, Any]) -> tuple[Any, str]:
         return DEFAULTS[own].full if tree.get("lora") is None else DEFAULTS[own].lora, "kit"
     if section == "grpo" and own in written_fields():
         return trl_default(own), "TRL"
+    if section == "goal":
+        return next(iter(mapping(tree.get("rewards"))), None), "kit"
     if section == "rewards" and own.endswith(".weight"):
         return 1.0, "kit"
     fields = SECTIONS[section].model_fields if own and section in SECTIONS else {} if own else Recipe.model_fields

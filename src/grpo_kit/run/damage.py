@@ -15,8 +15,7 @@ FILES, FOLDERS = (*LOGS, "summary.json", "provenance.json"), ("checkpoints", "fi
 def damage_of(run: RunDir) -> list[str]:
     """A line for each file of which something cannot be read, and is done without.
 
-    Raises RecipeError for what a run cannot go on with: a folder in the place of a file, a file in that of a folder, or
-    no origin to compare with.
+    Raises RecipeError for what a run cannot go on with: a folder in the place of a file, a file in that of a folder.
     """
     for names, wanted, is_one in ((FILES, "file", Path.is_file), (FOLDERS, "folder", Path.is_dir)):
         for path in (run.path / name for name in names):
@@ -24,11 +23,6 @@ def damage_of(run: RunDir) -> list[str]:
                 raise RecipeError(
                     f"{path}: should be a {wanted}, and is none; move it away, or leave out --resume to start a new run"
                 )
-    if run.read_whole("provenance.json") is None:
-        raise RecipeError(
-            f"{run.path / 'provenance.json'}: cannot be read, so nothing says whether rewards, data and model are the "
-            "same; leave out --resume to start a new run"
-        )
     said = [f"{file}: {_lines_that(lost)} left out" for file in LOGS if (lost := _lost(run, file))]
     if (run.path / BEST / MEASURED).exists() and run.read_whole(f"{BEST}/{MEASURED}") is None:
         said.append(f"{BEST}/{MEASURED}: cannot be read, so nothing says of which step {BEST}/ is")

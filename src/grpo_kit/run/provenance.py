@@ -9,9 +9,11 @@ from typing import Any
 
 from grpo_kit import __version__
 from grpo_kit.device import PACKAGES, environment
+from grpo_kit.errors import RecipeError
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.processes import count
 from grpo_kit.recipe.secrets import without_environment
+from grpo_kit.run.run_dir import RunDir
 
 MAX_DIFF = 200_000
 
@@ -39,6 +41,17 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
     }
 
 
+def origin_of(run: RunDir) -> dict[str, Any]:
+    """What its `provenance.json` holds. Raises RecipeError where that cannot be read."""
+    origin = run.read_whole("provenance.json")
+    if origin is None:
+        raise RecipeError(
+            f"{run.path / 'provenance.json'}: cannot be read, so nothing says whether rewards, data and model are the "
+            "same; leave out --resume to start a new run"
+        )
+    return origin
+
+
 def _git(folder: Path) -> dict[str, str] | None:
     """Commit and uncommitted changes of the repository that the recipe lies in, if it lies in one."""
 
@@ -50,11 +63,10 @@ def _git(folder: Path) -> dict[str, str] | None:
         return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
     commit = git("rev-parse", "HEAD")
-    return (
-        None
-        if commit is None
-        else {"commit": commit.strip(), "diff": without_environment((git("diff", "HEAD") or "")[:MAX_DIFF])}
-    )
+    if commit is None:
+        return None
+    diff = without_environment(git("diff", "HEAD") or "")  # before it is cut: half a secret is no longer found
+    return {"commit": commit.strip(), "diff": diff[:MAX_DIFF]}
 
 
 def _model_hash(path: str) -> dict[str, str] | str:

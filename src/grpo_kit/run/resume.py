@@ -9,14 +9,14 @@ from typing import Any
 
 from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.files.durable import recover
-from grpo_kit.files.lock import Lock
+from grpo_kit.files.lock import InUseError, Lock
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.plain_values import plain
 from grpo_kit.recipe.recipe import Recipe
 from grpo_kit.run.checkpoint import BEST, MEASURED, checkpoints_of, newest_checkpoint, step_of
 from grpo_kit.run.damage import damage_of
 from grpo_kit.run.prediction import matching_preflight
-from grpo_kit.run.provenance import provenance
+from grpo_kit.run.provenance import origin_of, provenance
 from grpo_kit.run.run_dir import (
     RunDir,
     never_begun,
@@ -28,7 +28,7 @@ from grpo_kit.run.run_dir import (
 )
 from grpo_kit.run.shapes import LOGS
 
-HARMLESS = ("name", "dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
+HARMLESS = ("dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
             "grpo.logging_steps",
             "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
 """Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
@@ -95,15 +95,15 @@ def seconds_so_far(run: RunDir) -> float:
     if isinstance(recorded := summary.get("wall_s"), int | float):
         return float(recorded)
     resumed = [event for event in run.records("events.jsonl") if event["event"] == "resumed"]
-    since, before = (resumed[-1].get("step"), resumed[-1].get("wall_s")) if resumed else (0, 0.0)
-    spent = [step.get("kit/seconds/step") for step in run.records("metrics.jsonl") if step["step"] > (since or 0)]
-    return round(float(before or 0.0) + sum(own for own in spent if own), 1)
+    since, before = (resumed[-1]["step"], resumed[-1].get("wall_s")) if resumed else (0, None)
+    spent = [step.get("kit/seconds/step") for step in run.records("metrics.jsonl") if step["step"] > since]
+    return round((before or 0.0) + sum(own for own in spent if own), 1)
 
 
 def place_for(name: str, lock: Lock) -> RunDir:
     """A new directory, or one in which a run was killed before it had begun."""
     for run in chain(never_begun(name), (new_run(name) for _ in count_up())):
-        with suppress(RecipeError):  # another process has just taken it
+        with suppress(InUseError):  # another process has just taken it
             lock.take(run.path)
             return run
     raise AssertionError("there is always another number")
@@ -139,20 +139,20 @@ def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> lis
     What differs and may. Raises RecipeError that names what must not: else the gain would be measured between two
     different things.
     """
-    tree, old = written_recipe(run), run.read("provenance.json") or {}
+    tree, old = written_recipe(run), origin_of(run)
     before, now = _flat(tree), _flat(plain(resolved_recipe(prepared)))
     differ = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)} - {"name"}
     harmless = may_change(prepared, before, now)
-    if all(isinstance((_hashes(it.get("model")) or {}).get("sha256"), dict) for it in (old, new)):
+    if all(isinstance(origin["model"].get("sha256"), dict) for origin in (old, new)):
         harmless.add("model")  # a folder goes by content
     said = {key: f"{key} ({_shown(before.get(key))} -> {_shown(now.get(key))})" for key in sorted(differ)}
     changed = [text for key, text in said.items() if key not in harmless]
     if list(tree["rewards"]) != list(prepared.recipe.rewards) and not changed:
         changed.append(f"the order of the rewards ({', '.join(tree['rewards'])})")  # sums round by it
     if not failed_in_reward(run):  # else the file had to be mended
-        other = [k for k in new["rewards"] if old.get("rewards", {}).get(k) != new["rewards"][k]]
+        other = [k for k in new["rewards"] if old["rewards"].get(k) != new["rewards"][k]]
         changed += [f"the file of reward {label}" for label in other]
-    changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old.get(what)) != _hashes(new[what])]
+    changed += [f"the content of {what}" for what in ("data", "model") if _hashes(old[what]) != _hashes(new[what])]
     if old.get("processes", 1) != new["processes"]:
         changed.append(f"the number of processes ({old.get('processes', 1)} -> {new['processes']})")
     if changed:
@@ -181,8 +181,8 @@ def failed_in_reward(run: RunDir) -> bool:
 
 def take_over(run: RunDir, prepared: Prepared, rewards: dict[str, str], settings: list[str]) -> list[str]:
     """Make the run's recipe and its rewards those that it goes on with; the labels of rewards that were mended."""
-    before = run.read("provenance.json") or {}
-    mended = [label for label, digest in rewards.items() if (before.get("rewards") or {}).get(label) != digest]
+    before = origin_of(run)
+    mended = [label for label, digest in rewards.items() if before["rewards"].get(label) != digest]
     copies = run.path / "rewards"
     if mended and not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
         shutil.rmtree(copies, ignore_errors=True)
