@@ -2,6 +2,7 @@
 
 import ast
 import fcntl
+import io
 import json
 import os
 import pty
@@ -21,7 +22,7 @@ from whole_run import RECIPE, finished
 from grpo_kit.cli import main
 from grpo_kit.console import Console
 from grpo_kit.run.stop import listen_for_stop
-from grpo_kit.terminal import show, visible
+from grpo_kit.terminal import Output, show, visible
 
 COMMAND = [sys.executable, "-m", "grpo_kit"]
 ATTACK = "\x1b]0;owned\x07\x1b[2J\r"
@@ -73,9 +74,19 @@ def test_there_is_one_way_to_the_terminal(path):
 def test_a_control_character_is_shown_as_text_once():
     assert visible(f"a\n\tb{ATTACK}") == f"a\n\tb{SHOWN}"
     assert visible(visible(ATTACK)) == SHOWN
-    assert (
-        visible("计算\u3000３＋４\u00a0＝") == "计算\u3000３＋４\u00a0＝"
-    )  # spaces, too
+    assert visible("计算\u3000３＋４\u00a0＝") == "计算\u3000３＋４\u00a0＝"  # spaces, too
+
+
+def test_a_line_is_one_write_so_that_those_of_several_processes_stay_whole(monkeypatch):
+    written = []
+    monkeypatch.setattr(os, "write", lambda descriptor, data: written.append(bytes(data)) or len(data))
+    output = Output("<stderr>", os.open(os.devnull, os.O_WRONLY))
+    stream = io.TextIOWrapper(output, "utf-8", line_buffering=True, write_through=True)
+    monkeypatch.setattr(sys, "stderr", stream)
+    show("one line", error=True)
+    show("two\nlines", error=True)
+    assert written == [b"one line\n", b"two\nlines\n"]
+    os.close(output.descriptor)
 
 
 def test_lines_and_errors_pass_through_visible(capsys, monkeypatch):

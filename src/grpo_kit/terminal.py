@@ -28,7 +28,8 @@ def show(text: object = "", *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     if stream is not None:
         with suppress(OSError, ValueError):  # also a closed file's, and of an encoding
-            print(visible(str(text)), file=stream, flush=True)
+            stream.write(f"{visible(str(text))}\n")  # at once: other processes write there too
+            stream.flush()
 
 
 def show_at_once(text: str) -> None:
