@@ -133,6 +133,7 @@ def build_trainer(
         on_rollout=on_rollout,
         epochs_done=steps_done // prepared.plan.steps_per_epoch,
         checkpoint_bytes=int(prepared.plan.memory.checkpoint * 1e9),
+        before_checkpoint=run.sync_logs,
         warn=warn,
     )
     for noisy in [c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"]:

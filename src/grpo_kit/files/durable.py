@@ -36,7 +36,7 @@ def install(aside: Path, folder: Path) -> None:
         folder.rename(_old(folder))
     aside.rename(folder)
     shutil.rmtree(_old(folder), ignore_errors=True)
-    _sync_one(folder.parent)
+    sync_one(folder.parent)
 
 
 def recover(folder: Path) -> None:
@@ -50,7 +50,16 @@ def recover(folder: Path) -> None:
 def sync(folder: Path) -> None:
     """Return when everything in a folder is on the disk."""
     for path in [*folder.rglob("*"), folder]:
-        _sync_one(path)
+        sync_one(path)
+
+
+def sync_one(path: Path) -> None:
+    """Return when a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_sums(folder: Path) -> None:
@@ -89,11 +98,3 @@ def _crc32(file: Path) -> int:
         while part := stream.read(1 << 20):
             value = zlib.crc32(part, value)
     return value
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -29,6 +29,12 @@ def damage_of(run: RunDir) -> list[str]:
     return said
 
 
+def lost_steps(run: RunDir, done: int) -> list[str]:
+    """A line where the metrics end before the step that is gone on from."""
+    last = max((record["step"] for record in run.records("metrics.jsonl") if record["step"] <= done), default=0)
+    return [f"metrics.jsonl: ends with step {last}, so it lacks what came up to step {done}"] if last < done else []
+
+
 def _lines_that(lost: int) -> str:
     return "1 line cannot be read and is" if lost == 1 else f"{lost} lines cannot be read and are"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.errors import RecipeError, RewardError
-from grpo_kit.files.durable import recover
+from grpo_kit.files.durable import recover, sync, sync_one
 from grpo_kit.files.lock import InUseError, Lock
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.plain_values import plain
 from grpo_kit.recipe.recipe import Recipe
 from grpo_kit.run.checkpoint import BEST, MEASURED, checkpoints_of, newest_checkpoint, step_of
-from grpo_kit.run.damage import damage_of
+from grpo_kit.run.damage import damage_of, lost_steps
 from grpo_kit.run.prediction import matching_preflight
 from grpo_kit.run.provenance import origin_of, provenance
 from grpo_kit.run.run_dir import (
@@ -56,8 +56,8 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     origin = provenance(prepared)
     settings = check_unchanged(run, prepared, origin)
     checkpoint, said = newest_checkpoint(run)
-    said = [*lost, *said]
     done = step_of(checkpoint) if checkpoint else 0
+    said = [*lost, *said, *lost_steps(run, done)]
     if done > prepared.plan.steps:
         raise prepared.recipe.error("grpo.max_steps", f"found {prepared.plan.steps}, but {run.path} is at step {done}")
     if checkpoint is None and run.final.is_dir():
@@ -122,6 +122,8 @@ def start_run(run: RunDir, prepared: Prepared) -> None:
     if (foretold := matching_preflight(prepared)) is not None:
         run.write("preflight.json", foretold)
     write_recipe(run, prepared)
+    sync(run.path)
+    sync_one(run.path.parent)
 
 
 def unfinished_run(recipe: Recipe) -> RunDir | None:

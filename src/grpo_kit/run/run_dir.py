@@ -17,10 +17,11 @@ from safetensors import SafetensorError
 from grpo_kit.data.sources import find_file
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.evaluation.evaluate import Evaluation
+from grpo_kit.files.durable import sync_one
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.file import is_file
 from grpo_kit.recipe.plain_values import plain
-from grpo_kit.run.shapes import SHAPES, is_whole
+from grpo_kit.run.shapes import LOGS, SHAPES, is_whole
 
 RUNS = Path("runs")
 
@@ -90,9 +91,18 @@ class RunDir:
         with self.without(file):
             try:
                 aside.write_text(text, encoding="utf-8", errors="backslashreplace")
+                sync_one(aside)  # else a power cut could leave the new name with nothing in it
                 os.replace(aside, self.path / file)
             finally:
                 aside.unlink(missing_ok=True)
+
+    def sync_logs(self) -> None:
+        """Return when the logs are on the disk as they are now: no power cut makes them end before a checkpoint."""
+        for path in (self.path / file for file in LOGS):
+            if path.is_file():
+                with self.without(path.name):
+                    sync_one(path)
+        sync_one(self.path)
 
     def read(self, file: str) -> dict[str, Any] | None:
         """The mapping in a .json file, of plain values; None where it is missing or damaged."""

@@ -95,12 +95,13 @@ class ObservedTrainer(FastTrainer):
         on_rollout: Callable[[Rollout], None],
         epochs_done: int = 0,
         checkpoint_bytes: int = 0,
+        before_checkpoint: Callable[[], None] = lambda: None,
         warn: Callable[[str], None] = print,
         **kwargs: Any,
     ):
         super().__init__(reward_funcs=[*judge.trl_rewards()], **kwargs)
         self._judge, self._on_rollout, self._epochs_done = judge, on_rollout, epochs_done
-        self._checkpoint_bytes, self._warn = checkpoint_bytes, warn
+        self._checkpoint_bytes, self._before_checkpoint, self._warn = checkpoint_bytes, before_checkpoint, warn
         self._round = 0
         self._losses: list[Tensor] = []
         self._random_after_step = RandomStreams()
@@ -209,6 +210,7 @@ class ObservedTrainer(FastTrainer):
 
     def _install(self, aside: Path, checkpoint: Path) -> None:
         """Give a complete checkpoint its name; then the oldest may go."""
+        self._before_checkpoint()
         write_sums(aside)
         install(aside, checkpoint)
         rotate_checkpoints(str(checkpoint.parent), self.args.save_total_limit)
