@@ -133,6 +133,16 @@ def test_a_run_whose_recipe_is_damaged_disturbs_no_other_run_of_its_name(capsys)
     assert find_run("sums").path == Path("runs/sums-7")
 
 
+def test_the_best_model_outlives_the_line_of_its_measurement():
+    folder = interrupted("eval_every=1").path
+    shutil.rmtree(folder / "best", ignore_errors=True)
+    damage(folder / "best/measured.json", '{"step": 1, "accuracy": 1.0, "ci95": [0.9, 1.0]}')
+    damage(folder / "eval.jsonl", MISSING)
+    assert run("sums.yaml", "eval_every=1", "--resume") in (0, 1)
+    assert {record["step"] for record in lines("sums", "eval.jsonl")} >= {0, 3, 4}
+    assert summary("sums")["best"]["step"] == 1
+
+
 VANDAL = """
 from pathlib import Path
 

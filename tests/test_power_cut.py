@@ -59,7 +59,8 @@ def test_a_power_cut_after_a_checkpoint_costs_no_step(own_folder, capsys, step):
     assert run("sums.yaml", "--resume") in (0, 1)
     said = capsys.readouterr().out
     assert f"going on with runs/sums after step {step}" in said
-    assert "damaged" not in said and "left out" not in said
+    assert "damaged" not in said
+    assert "left out" not in said
     assert same_weights("whole", "sums")
     for file in ("metrics.jsonl", "samples.jsonl", "eval.jsonl"):
         assert learned("whole", file) == learned("sums", file)

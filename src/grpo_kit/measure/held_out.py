@@ -89,7 +89,8 @@ class HeldOut(TrainerCallback):
     def _keep(self, model: Any, evaluation: Evaluation) -> None:
         """Write the measurement, and the model where none was better; the first of equals is the best."""
         best = best_evaluation(self._made())
-        better = best is not None and (evaluation.accuracy or 0.0) > (best.accuracy or 0.0)
+        kept = self.run.read_whole(f"{BEST}/{MEASURED}") or {"accuracy": 0.0}  # its line of the log may be lost
+        better = best is not None and (evaluation.accuracy or 0.0) > max(best.accuracy or 0.0, kept["accuracy"])
         if evaluation.step and better and self.prepared.recipe.eval_every:
             self._keep_model(model, evaluation)
         self.run.append("eval.jsonl", evaluation.record())
