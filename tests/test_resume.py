@@ -54,6 +54,7 @@ def refused(capsys, *arguments: str) -> str:
         ("grpo.lr_scheduler_type=cosine", "grpo.warmup_steps=2"),
         ("grpo.num_iterations=2",),
         ("fast=false", "grpo.beta=0.04"),
+        ("dataset.limit=8", "grpo.save_strategy=epoch", "grpo.logging_steps=3"),
         ("grpo.logging_steps=3",),  # a checkpoint is no place where metrics are in flight
     ],
     ids=lambda settings: " ".join(settings) or "as it is",

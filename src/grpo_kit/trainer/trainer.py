@@ -71,6 +71,9 @@ class BetweenRollouts(TrainerCallback):
         control.should_training_stop = self._stop and (ready or state.global_step >= state.max_steps)
         self._save &= not ready
 
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.on_step_end(args, state, control)
+
 
 NO_SAVE = (OSError, RuntimeError, SafetensorError, RunError)
 """What a full or failing disk makes of a checkpoint: torch and safetensors have types of their own for it."""
