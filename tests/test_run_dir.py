@@ -58,7 +58,8 @@ def test_a_byte_order_mark_is_no_damage(tmp_path):
 def test_cutting_back_keeps_the_steps_up_to_the_checkpoint(tmp_path):
     run = RunDir(tmp_path)
     for step in (1, 2, 3, 4):
-        run.append("samples.jsonl", {"step": step, "completion": "八"})
+        own = {"row": 0, "prompt": "?", "completion": "八", "rewards": {}, "tokens": 1, "truncated": False}
+        run.append("samples.jsonl", {"step": step, **own})
     run.cut_back("samples.jsonl", 2)
     assert [record["step"] for record in run.lines("samples.jsonl")] == [1, 2]
 

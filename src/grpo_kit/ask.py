@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from grpo_kit.data.chat import load_chat
 from grpo_kit.data.data import Template
@@ -16,6 +15,7 @@ from grpo_kit.measure.targets import find_target
 from grpo_kit.model.generate import most_likely, sample_batch, sampling_config
 from grpo_kit.model.model import find_model, load_trained
 from grpo_kit.prepare.trl_args import build_args, check_settings
+from grpo_kit.recipe.file import read_yaml
 from grpo_kit.recipe.recipe import Recipe, load_recipe
 from grpo_kit.run.run_dir import RunDir
 
@@ -43,6 +43,10 @@ def ask_model(run: RunDir, question: str, *, greedy: bool = False) -> str:
 
 def question_messages(recipe: Recipe, question: str) -> list[dict[str, Any]]:
     """The recipe's prompt filled with a question: text, or a YAML mapping where the template has several columns."""
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        raise RecipeError(f"question {question!r}: is no UTF-8 text") from None
     section = recipe.dataset
     content = question
     if section.prompt is not None:
@@ -57,8 +61,8 @@ def question_messages(recipe: Recipe, question: str) -> list[dict[str, Any]]:
 def _mapping(question: str, names: list[str]) -> dict[str, Any]:
     example = "{" + ", ".join(f"{name}: ..." for name in names) + "}"
     try:
-        values = yaml.safe_load(question)
-    except yaml.YAMLError:
+        values = read_yaml(question)
+    except ValueError:
         values = None
     if not isinstance(values, dict) or set(values) != set(names):
         raise RecipeError(f"question {question!r}: the recipe's prompt has several columns; write '{example}'")

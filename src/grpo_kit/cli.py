@@ -1,6 +1,7 @@
 """The command line. Nothing heavy is imported before a command needs it, so that help answers at once."""
 
 import os
+import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -83,7 +84,9 @@ def check(
     """Check a recipe as `run` does, and show the plan."""
     prepared = _prepare(recipe, overrides, gpu_memory)
     from grpo_kit.console import Console, plan_lines, settings_lines
+    from grpo_kit.run.disk import check_disk
 
+    check_disk(prepared.plan)
     console = Console()
     for line in settings_lines(prepared) if settings else plan_lines(prepared):
         console.say(line)
@@ -221,6 +224,14 @@ def exit_code(summary: dict[str, Any]) -> int:
     return 0 if summary["status"] == "done" and summary["verdict"] != "not learned" else 1
 
 
+def check_folder() -> None:
+    """Raises RecipeError where the current folder has been deleted: paths mean nothing there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise RecipeError(f"the current folder is gone ({error.strerror}); go to one that is there") from None
+
+
 QUIET = {
     "HF_HUB_DISABLE_TELEMETRY": "1",  # read when huggingface_hub is imported
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -237,7 +248,9 @@ def main(arguments: list[str] | None = None) -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", category=FutureWarning)  # of the libraries, about each other
+    sys.warnoptions.append("ignore:resource_tracker")  # it tidies up after a SIGTERM, which is no news: its own process
     try:
+        check_folder()
         app(arguments)
     except RecipeError as error:
         if is_main():

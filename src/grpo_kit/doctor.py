@@ -10,12 +10,11 @@ from typing import Any
 from grpo_kit.console import finding_lines
 from grpo_kit.diagnosis.diagnose import diagnose
 from grpo_kit.diagnosis.findings import FLAT, Facts, Finding, facts_of_settings
-from grpo_kit.diagnosis.history import STEPS, History
+from grpo_kit.diagnosis.history import STEPS, History, number
 from grpo_kit.diagnosis.notes import notes
 from grpo_kit.errors import RecipeError
 from grpo_kit.recipe.file import is_file
 from grpo_kit.recipe.recipe import Recipe, load_recipe
-from grpo_kit.rewards.rewards import load_rewards
 from grpo_kit.run.browse import telling_completions
 from grpo_kit.run.checkpoint import checkpoint_before
 from grpo_kit.run.run_dir import RunDir, find_run
@@ -72,9 +71,8 @@ def examine(text: str) -> Examination:
 def examination_lines(seen: Examination) -> Iterator[str]:
     """What was looked at, each finding in a few lines, and what could not be seen."""
     shown = {"reward": "reward", "kit/accuracy": "accuracy", "grad_norm": "grad norm"}
-    now = "  ".join(
-        f"{name} {seen.last[key]:.3g}" for key, name in shown.items() if isinstance(seen.last.get(key), int | float)
-    )
+    last = {name: seen.last.get(key) for key, name in shown.items()}
+    now = "  ".join(f"{k} {own:.3g}" for k, own in last.items() if isinstance(own, float) or number(own) is not None)
     steps = seen.history.steps
     yield f"steps        {len(steps)}{f', the last is {steps[-1]}' if steps else ''}  {now}".rstrip()
     if seen.facts.ended:
@@ -180,7 +178,7 @@ def _facts_of_run(run: RunDir) -> Facts:
     end = summary if isinstance(summary, dict) else {}
     return facts_of_settings(
         settings if isinstance(settings, dict) else {},
-        _full_marks(recipe),
+        _full_marks(run, recipe),
         goal=recipe.goal_label,
         weights={label: section.weight for label, section in recipe.rewards.items() if section.weight},
         gates={label: section.only_if for label, section in recipe.rewards.items() if section.only_if},
@@ -190,9 +188,9 @@ def _facts_of_run(run: RunDir) -> Facts:
     )
 
 
-def _full_marks(recipe: Recipe) -> dict[str, float]:
-    """Of each reward that counts; the usual 1.0 where its file cannot be imported any more."""
-    try:
-        return {reward.label: reward.full_marks for reward in load_rewards(recipe) if reward.weight}
-    except RecipeError:
-        return {label: 1.0 for label, section in recipe.rewards.items() if section.weight}
+def _full_marks(run: RunDir, recipe: Recipe) -> dict[str, float]:
+    """Of each reward that counts, as its run noted them: the file of a reward is code, and not for a doctor to run."""
+    noted = (run.read("provenance.json") or {}).get("full_marks")
+    marks = {k: own for k, own in noted.items() if type(own) in (int, float)} if isinstance(noted, dict) else {}
+    counted = [label for label, section in recipe.rewards.items() if section.weight]
+    return {label: float(marks.get(label, 1.0)) for label in counted}

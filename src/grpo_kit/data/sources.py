@@ -4,13 +4,13 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from grpo_kit.errors import RecipeError, first_line, shorten
-from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.file import is_file, is_special, named
 from grpo_kit.recipe.recipe import DatasetSection, Recipe
 
 Row = dict[str, Any]
@@ -40,6 +40,8 @@ def open_source(recipe: Recipe, section: DatasetSection, key: str) -> Source:
     if path is None:
         tried = ", ".join(str(place) for place in _places(section.path, recipe.source.parent))
         raise recipe.error(f"{key}.path", f"no such file: {section.path} (looked for {tried})")
+    if is_special(path):
+        raise recipe.error(f"{key}.path", f"{path} is no regular file; rows are read more than once: write them to one")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise recipe.error(f"{key}.path", f"found {section.path!r}; a local file ends in {', '.join(READERS)}")
@@ -51,7 +53,7 @@ def open_source(recipe: Recipe, section: DatasetSection, key: str) -> Source:
 
 def find_file(text: str, folder: Path) -> Path | None:
     """A path as written in a recipe: beside the recipe first, then from the current folder."""
-    return next((path.resolve() for path in _places(text, folder) if _exists(path)), None)
+    return next((named(path) for path in _places(text, folder) if _exists(path)), None)
 
 
 def _places(text: str, folder: Path) -> tuple[Path, Path]:
@@ -130,7 +132,10 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 def _holds_more_than_data(folder: Path, recipes: Path) -> bool:
     """Whether it is a home or a working folder: `datasets` would go through all of it, for minutes."""
-    return any(place.resolve().is_relative_to(folder) for place in (recipes, Path.cwd(), Path.home()))
+    places = [recipes, Path.cwd()]
+    with suppress(RuntimeError):  # a user without a home
+        places.append(Path.home())
+    return any(place.resolve().is_relative_to(folder) for place in places)
 
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {

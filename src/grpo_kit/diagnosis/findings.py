@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_kit.diagnosis.history import number
+
 Metrics = Mapping[str, Any]
 
 ALIKE = 0.4
@@ -97,24 +99,23 @@ class Facts:
 def facts_of_settings(settings: Mapping[str, Any], full_marks: Mapping[str, float], **more: Any) -> Facts:
     """Facts with what a GRPOConfig, as a mapping, says; values of a foreign type count as unknown."""
 
-    def number(key: str) -> float | None:
-        value = settings.get(key)
-        return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    def setting(key: str) -> float | None:
+        return number(settings.get(key))
 
     def text(key: str) -> str | None:
         return value if isinstance(value := settings.get(key), str) else None
 
-    used, accumulated = number("steps_per_generation"), number("gradient_accumulation_steps")
-    repeated = number("num_iterations")
+    used, accumulated = setting("steps_per_generation"), setting("gradient_accumulation_steps")
+    repeated = setting("num_iterations")
     return Facts(
-        max_completion_length=int(number("max_completion_length") or 0),
+        max_completion_length=int(setting("max_completion_length") or 0),
         full_marks=full_marks,
         loss_type=text("loss_type"),
-        beta=number("beta"),
-        temperature=number("temperature"),
+        beta=setting("beta"),
+        temperature=setting("temperature"),
         iterations=repeated,
-        completions=int(number("generation_batch_size") or 0) or None,
-        group=int(number("num_generations") or 0) or None,
+        completions=int(setting("generation_batch_size") or 0) or None,
+        group=int(setting("num_generations") or 0) or None,
         updates=max(used * repeated / accumulated, 1.0) if used and accumulated and repeated else None,
         scale_rewards=text("scale_rewards"),
         fp16=settings.get("fp16") is True,
@@ -124,4 +125,4 @@ def facts_of_settings(settings: Mapping[str, Any], full_marks: Mapping[str, floa
 
 def flat_in_update(metrics: Metrics) -> float | None:
     """The share of flat groups among those that a step learned from; None for a step without a rollout of its own."""
-    return next((float(metrics[key]) for key in FLAT if metrics.get(key) is not None), None)
+    return next((own for key in FLAT if (own := number(metrics.get(key))) is not None), None)

@@ -63,8 +63,8 @@ class History:
         step = int(metrics["step"])
         self.steps.append(step)
         for key, value in metrics.items():
-            number = _number(value)
-            if number is None:
+            own = number(value)
+            if own is None:
                 if key in ("loss", "grad_norm") and (value is None or isinstance(value, float)):
                     self.broken.append((step, key))
                 continue
@@ -72,7 +72,7 @@ class History:
             if column is None:
                 column = self.columns[key] = Column()
             column.steps.append(step)
-            column.values.append(number)
+            column.values.append(own)
 
     def measured(self, evaluations: Iterable[Mapping[str, Any]]) -> None:
         """All measurements that there are now."""
@@ -84,7 +84,8 @@ class History:
         return next((self.columns[key] for key in keys if key in self.columns), NOTHING)
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A finite float, or None for anything else that a log may hold."""
     if type(value) is not float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
@@ -96,10 +97,10 @@ def _number(value: Any) -> float | None:
 
 
 def _measured(record: Mapping[str, Any]) -> Measured | None:
-    accuracy = _number(record.get("accuracy", record.get("eval_reward")))
+    accuracy = number(record.get("accuracy", record.get("eval_reward")))
     if accuracy is None or type(record.get("step")) is not int:
         return None
     interval = record.get("ci95")
-    ends = [_number(end) for end in interval] if isinstance(interval, list | tuple) else []
+    ends = [number(end) for end in interval] if isinstance(interval, list | tuple) else []
     known = len(ends) == 2 and ends[0] is not None and ends[1] is not None
     return Measured(record["step"], accuracy, (ends[1] - ends[0]) / 2 if known else None)  # type: ignore[operator]

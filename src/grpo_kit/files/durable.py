@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,12 +67,18 @@ def write_sums(folder: Path) -> None:
     (folder / SUMS).write_text(json.dumps(_sums(folder), indent=2), encoding="utf-8")
 
 
-def changed_since_written(folder: Path) -> str | None:
-    """What is no longer as `write_sums` found it, or None: a file is missing, cut off, or has other content."""
+def changed_since_written(folder: Path, needed: Collection[str] = ()) -> str | None:
+    """What is no longer as `write_sums` found it, or None: a file is missing, cut off, or has other content.
+
+    Files that are `needed` must have a sum.
+    """
     try:
         written: dict[str, str] = dict(json.loads((folder / SUMS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return f"{SUMS} cannot be read"
+    unknown = [name for name in needed if name not in written]
+    if unknown:
+        return f"{SUMS} does not have {unknown[0]}"
     now = _sums(folder)
     changed = [name for name, value in sorted(written.items()) if now.get(name) != value]
     return next((f"{name} is not what was written" if name in now else f"no {name}" for name in changed), None)

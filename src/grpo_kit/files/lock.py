@@ -1,5 +1,6 @@
 """One run has one owner at a time."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -39,7 +40,9 @@ class Lock:
         try:
             file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b", buffering=0)
         except OSError as error:
-            raise RecipeError(f"{path}: cannot be opened ({error.strerror}); a run makes its own: remove it") from None
+            is_other = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO)
+            then = "a run makes its own: remove it" if is_other else "a run goes on where it can write"
+            raise RecipeError(f"{path}: cannot be opened ({error.strerror}); {then}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -22,9 +22,12 @@ from grpo_kit.rewards.scoring import LostScore, Scorer
 from grpo_kit.run.checkpoint import BEST, MEASURED
 from grpo_kit.run.run_dir import RunDir
 from grpo_kit.run.stop import StopRequest
+from grpo_kit.trainer.random_streams import random_streams_kept
 
 CHANCE = 0.005
 """How likely a run whose accuracy stays the same may be ended for a fall."""
+
+ENDED_EARLY = "ended early"
 
 PATIENCE = 3
 """So many measurements in a row must have fallen: training is noisy, and what fell once often comes back."""
@@ -45,7 +48,7 @@ class HeldOut(TrainerCallback):
         run: RunDir,
         console: Console,
         stop: StopRequest,
-        on_lost: Callable[[list[LostScore]], None],
+        on_lost: Callable[[list[LostScore], int], None],
     ):
         self.prepared, self.run, self.console, self.stop = prepared, run, console, stop
         self.scorer = Scorer([*scorer.rewards, *lenient(prepared.goal)], scorer.skip_errors)
@@ -64,16 +67,17 @@ class HeldOut(TrainerCallback):
         if known is not None:
             return known
         self.console.start_progress(f"held-out after step {step}", len(data.rows))
-        evaluation = evaluate(
-            self.prepared,
-            model,
-            step,
-            scorer=self.scorer,
-            go_on=lambda: insist or not self.stop.agreed(),
-            progress=self.console.progress,
-            on_lost=lambda lost: self.on_lost([one for one in lost if one.label != LENIENT]),
-            keep=lambda task, rows: on_main(lambda: self._keep_rows(task, rows)),
-        )
+        with random_streams_kept():
+            evaluation = evaluate(
+                self.prepared,
+                model,
+                step,
+                scorer=self.scorer,
+                go_on=lambda: insist or not self.stop.agreed(),
+                progress=self.console.progress,
+                on_lost=lambda lost: self.on_lost([one for one in lost if one.label != LENIENT], step),
+                keep=lambda task, rows: on_main(lambda: self._keep_rows(task, rows)),
+            )
         self.console.stop_progress()
         if evaluation is not None:
             on_main(lambda: self._keep(model, evaluation))
@@ -119,7 +123,7 @@ class HeldOut(TrainerCallback):
             self(model, state.global_step, insist=True)  # the step follows, so it could not be made up for later
             self.fallen = on_main(lambda: fall(self._made()))
             if self.fallen:
-                on_main(lambda: self.run.event("ended early", state.global_step, reason=self.fallen))
+                on_main(lambda: self._note_end(state.global_step))
                 self.console.say(f"note       {self.fallen}")
             trim()
             self.console.start_progress("training", state.max_steps, state.global_step)
@@ -128,10 +132,16 @@ class HeldOut(TrainerCallback):
         if self.fallen:
             control.should_training_stop = True  # not before: it would be heeded between two micro-batches
 
+    def _note_end(self, step: int) -> None:
+        """An event, unless a run that is gone on with from here had ended here."""
+        events = self.run.records("events.jsonl")
+        if not any(event["event"] == ENDED_EARLY and event["step"] == step for event in events):
+            self.run.event(ENDED_EARLY, step, reason=self.fallen)
+
     def ended_before(self, step: int) -> bool:
         """Whether a run that is gone on with after `step` had ended for a fall by then; `fallen` says so again."""
         events = self.run.records("events.jsonl")
-        ends = [event for event in events if event["event"] == "ended early" and event["step"] < step]
+        ends = [event for event in events if event["event"] == ENDED_EARLY and event["step"] < step]
         if ends:
             self.fallen = str(ends[-1].get("reason"))
         return bool(ends)

@@ -16,6 +16,7 @@ from grpo_kit.measure.sampler import Sampler
 from grpo_kit.measure.targets import Target, load_target
 from grpo_kit.model.generate import most_likely
 from grpo_kit.prepare.inputs import Inputs
+from grpo_kit.run.damage import refuse_links
 from grpo_kit.run.run_dir import RunDir, new_folder
 
 FOLDER = Path("evals")
@@ -63,6 +64,7 @@ def measure_target(target: Target, inputs: Inputs, departure: Departure, console
     task = task_for(target, inputs, departure)
     model = load_target(target, inputs)
     home = RunDir(target.run.path if target.run is not None else FOLDER)
+    refuse_links(home)
     parent = home.path / "evals" if target.run is not None else FOLDER
     folder = RunDir(new_folder(parent, _slug(target, departure)))
     sampler = Sampler(model, inputs, console)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_kit.data.chat import not_loadable
 from grpo_kit.data.sources import find_file
 from grpo_kit.device import Device
-from grpo_kit.errors import NotFiniteError, first_line, is_out_of_memory, shorten
+from grpo_kit.errors import NotFiniteError, RecipeError, first_line, is_out_of_memory, shorten
 from grpo_kit.model.not_finite import lost_weights
 from grpo_kit.recipe.file import is_file
 from grpo_kit.recipe.recipe import Recipe, validated
@@ -148,13 +148,16 @@ def without_dropout(model: "torch.nn.Module") -> None:
 def load_trained(folder: str, base: str, dtype: "torch.dtype | str" = "auto") -> Any:
     """A trained model from a folder or the hub: all weights, or an adapter on its base model; as it is for sampling."""
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
+    from transformers.utils import cached_file, logging
 
     logging.disable_progress_bar()
 
     if is_adapter(folder):
         from peft import PeftModel
+        from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
 
+        if cached_file(folder, WEIGHTS, _raise_exceptions_for_missing_entries=False) is None:
+            raise RecipeError(f"{folder}: has no {WEIGHTS}; weights in other files are not loaded: they may hold code")
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True, trust_remote_code=False)
         return PeftModel.from_pretrained(model, folder)
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)

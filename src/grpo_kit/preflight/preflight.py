@@ -24,8 +24,9 @@ from grpo_kit.measure.sampler import Sampler
 from grpo_kit.preflight.advice import CUT, EASIEST, HARDEST, Circumstances, Decision, decide
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.rewards.scoring import Scorer
+from grpo_kit.run.own_recipe import resolved_recipe, write_recipe
 from grpo_kit.run.prediction import FOLDER
-from grpo_kit.run.run_dir import RunDir, new_folder, resolved_recipe, write_recipe
+from grpo_kit.run.run_dir import RunDir, new_folder
 from grpo_kit.run.summary import peak_memory_gb
 from grpo_kit.train import build_trainer
 from grpo_kit.trainer.out_of_memory import out_of_memory

@@ -3,7 +3,6 @@
 `grpo-kit check` is this function and a print of its result; `grpo-kit run` calls it first.
 """
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from grpo_kit.data.data import Data
 from grpo_kit.device import a_card
-from grpo_kit.errors import RecipeError
 from grpo_kit.memory.memory import (
     Memory,
     Run,
@@ -131,7 +129,6 @@ def _plan(recipe: Recipe, args: "GRPOConfig", data: Data, lengths: list[int], ru
         largest=f"{micro_batch(run, largest[0])}: {largest[1].total:.1f} GB" if largest else None,
         disk_gb=copies * memory.checkpoint + run.size.trainable * 4 / 1e9,
     )
-    _check_disk(plan)
     return plan
 
 
@@ -152,12 +149,3 @@ def _check_memory(recipe: Recipe, run: Run, memory: Memory, memory_at: Callable[
             raise recipe.error("model", f"{needs}, but {room}")
         rows = run.args.per_device_train_batch_size
         raise recipe.error("grpo.per_device_train_batch_size", f"found {rows}, which {needs}, but {room}")
-
-
-def _check_disk(plan: Plan) -> None:
-    free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
-    if plan.disk_gb > free_gb:
-        raise RecipeError(
-            f"{Path.cwd()}: {free_gb * 1000:.0f} MB free, but the run's checkpoints need {plan.disk_gb * 1000:.0f} MB; "
-            "free some, or lower grpo.save_total_limit"
-        )

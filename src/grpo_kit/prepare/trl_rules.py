@@ -96,6 +96,7 @@ REFUSED: dict[str, str] = {
     "use_transformers_continuous_batching": "it casts the weights that are trained to half precision for good",
     "save_only_model": "a checkpoint without optimizer cannot be gone on from",
     "sync_ref_model": "the reference would be in no checkpoint, so a resumed run would be another",
+    "dataloader_persistent_workers": "rows are only looked up, and a resumed run would draw other random numbers",
     "ignore_data_skip": "a resumed run would see other rows",
     "disable_tqdm": "progress is shown on a terminal only",
 }

@@ -30,3 +30,12 @@ def plain(tree: Any) -> Any:
         return [copy(own, depth + 1) for own in value] if isinstance(value, list | tuple | set) else str(value)
 
     return copy(tree, 0)
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a tree by their dotted keys; an empty mapping is a value: `lora: {}`."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = isinstance(value, dict) and value
+        found |= flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found

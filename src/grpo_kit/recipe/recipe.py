@@ -21,6 +21,13 @@ from grpo_kit.recipe.sections import (
 )
 
 
+def _is_folder_name(text: str) -> bool:
+    """Of 100 characters and 200 bytes at most, so that a number can follow it."""
+    if not re.fullmatch(r"[^\s./\\][^/\\\x00-\x1f\ud800-\udfff]{0,99}", text):
+        return False
+    return len(text.encode()) <= 200
+
+
 def _label(text: str) -> str:
     if not re.fullmatch(r"\w[\w-]{0,63}", text):
         raise ValueError(f"found the name {shorten(text)}; write letters, digits, _ and - (64 at most)")
@@ -67,9 +74,15 @@ class Recipe(Section):
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, text: str | None) -> str | None:
-        if text is not None and not re.fullmatch(r"[^\s./\\][^/\\\x00-\x1f]{0,99}", text):
+        if text is not None and not _is_folder_name(text):
             raise ValueError(f"found {shorten(text)}; write a folder's name: no / or \\, no dot in front, 100 at most")
         return text
+
+    @model_validator(mode="after")
+    def _file_names_a_folder(self) -> "Recipe":
+        if self.name is None and not _is_folder_name(self.source.stem):
+            raise ValueError("name: missing, and the recipe's file has no name for a folder; write name: or rename it")
+        return self
 
     @field_validator("stop_on")
     @classmethod

@@ -102,6 +102,8 @@ def _wanted(finding: Mapping[str, Any]) -> str:
     """What to write, in the words of a person who writes YAML."""
     if finding["type"] in ("dict_type", "model_type", "dataclass_type", "mapping_type"):
         return "a mapping (key: value)"
+    if finding["type"] == "int_parsing_size":
+        return "a number below 2^63"
     if finding["type"] == "string_type":
         return "text" + ("; braces and colons need quotes: '{question}'" if isinstance(finding["input"], dict) else "")
     expected = str(finding.get("ctx", {}).get("expected", "")).replace(" or ", ", ").split(", ")

@@ -5,8 +5,7 @@ import os
 import re
 from typing import Any
 
-import yaml
-
+from grpo_kit.recipe.file import read_yaml
 from grpo_kit.recipe.plain_values import plain
 
 HIDDEN = "(not shown)"
@@ -60,11 +59,18 @@ def is_secret(name: str, value: Any = "") -> bool:
 
 def without_environment(text: str) -> str:
     """A text without the values of environment variables that are secrets by their names; paths are none."""
-    there = [(name, value) for name, value in os.environ.items() if len(value) >= SHORTEST and value in text]
-    secrets = [value for name, value in there if is_secret(name, value) and not os.path.exists(value)]
+    own = [(name, value.strip()) for name, value in os.environ.items()]  # a token read from a file ends with a newline
+    there = [(name, value) for name, value in own if len(value) >= SHORTEST and value in text]
+    secrets = [value for name, value in there if is_secret(name, value) and not _is_path(value)]
+    secrets += [found[0] for _, value in own if (found := USERINFO.search(value))]  # of a proxy, with its password
     for value in sorted(secrets, key=len, reverse=True):  # one may be a part of another
         text = text.replace(value, HIDDEN)
     return text
+
+
+def _is_path(value: str) -> bool:
+    """Whether the variable names a file that holds the secret; one that happens to be called so here is another."""
+    return os.path.isabs(value) and os.path.exists(value)
 
 
 def hidden_in(text: str) -> str:
@@ -114,8 +120,8 @@ def _override(word: str) -> str:
     if not is_set or not re.fullmatch(r"[\w.-]+", key):
         return hidden_in(word)
     try:
-        value = plain(yaml.safe_load(text))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        value = plain(read_yaml(text))
+    except ValueError:
         value = text
     parts = key.lstrip("-").split(".")
     if isinstance(value, str) and not is_secret(parts[-1], value):

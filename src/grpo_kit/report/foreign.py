@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 UNSEEN = re.compile(
@@ -51,12 +51,3 @@ def line(value: Any, most: int = 400) -> str:
     """Anything as one line of a readable length."""
     text = " ".join(str(value).split())
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-def flattened(tree: Any, key: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
-    """The leaves of a tree by dotted key; a list is a leaf, and so is what is nested beyond reason."""
-    if isinstance(tree, dict) and tree and depth < 8:
-        for own, value in tree.items():
-            yield from flattened(value, f"{key}.{own}" if key else str(own), depth + 1)
-    else:
-        yield key, tree

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from grpo_kit.prepare.trl_args import DEFAULTS, trl_default, written_fields
-from grpo_kit.recipe.plain_values import plain
+from grpo_kit.recipe.file import read_tree
+from grpo_kit.recipe.plain_values import flat
 from grpo_kit.recipe.recipe import SECTIONS, Recipe
 from grpo_kit.recipe.secrets import HIDDEN, command_without_secrets, without_secrets
-from grpo_kit.report.foreign import flattened, line, mapping
+from grpo_kit.report.foreign import line, mapping
 from grpo_kit.run.run_dir import RunDir
 
 MOST_ROWS = 200
@@ -39,18 +38,15 @@ class Origin:
 
 def differences_of(run: RunDir) -> list[Difference]:
     """What of the resolved recipe is not as it would be by itself, in the recipe's order."""
-    try:
-        tree = mapping(plain(yaml.safe_load((run.path / "recipe.yaml").read_text("utf-8"))))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
-        return []
-    found = list(_differences(tree, dict(flattened(without_secrets(tree)))))
+    tree = read_tree(run.path / "recipe.yaml") or {}
+    found = list(_differences(tree, flat(without_secrets(tree))))
     more = [Difference(f"and {len(found) - MOST_ROWS} more keys", "", "", "")] if len(found) > MOST_ROWS else []
     return found[:MOST_ROWS] + more
 
 
 def _differences(tree: dict[str, Any], harmless: dict[str, Any]) -> Iterator[Difference]:
     """`harmless` has the value of each key that may be shown; a key that has none is within one that may not be."""
-    for key, value in flattened(tree):
+    for key, value in flat(tree).items():
         section, _, own = key.partition(".")
         if section == "name" or (section == "eval_dataset" and mapping(tree.get("dataset")).get(own) == value):
             continue
@@ -79,16 +75,17 @@ def _default(section: str, own: str, tree: dict[str, Any]) -> tuple[Any, str]:
 
 
 def provenance_of(run: RunDir) -> list[Origin]:
-    """Everything in provenance.json but the text of uncommitted changes, which is long and one's own."""
+    """Everything in provenance.json but the settings, which are shown elsewhere, and the text of a diff."""
     top: list[tuple[str, str]] = []
     groups = []
     read = mapping(run.read("provenance.json"))
     argv = read.pop("argv", None)
+    read.pop("settings", None)
     if isinstance(argv, list):
         top.append(("command", line(shlex.join(command_without_secrets([str(word) for word in argv])), 2000)))
     for key, value in without_secrets(read).items():
         if isinstance(value, dict):
-            facts = [_fact(name, inner) for name, inner in flattened(value)]
+            facts = [_fact(name, inner) for name, inner in flat(value).items()]
             more = [("and more", f"{len(facts) - MOST_ROWS} in provenance.json")] if len(facts) > MOST_ROWS else []
             groups.append(Origin(line(key, 200), facts[:MOST_ROWS] + more))
         else:

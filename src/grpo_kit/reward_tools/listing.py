@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.errors import RecipeError
-from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.file import is_file, named
 from grpo_kit.recipe.recipe import Recipe, load_recipe
 from grpo_kit.rewards.files import import_reward, looked_up, read_reward, reward_folders, reward_function
 from grpo_kit.rewards.rewards import GIVEN, TRAINER_GIVES
@@ -27,7 +27,7 @@ def found_rewards(recipe: Path | None) -> dict[str, Path]:
     for folder in reward_folders(source):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith("_"):
-                found.setdefault(path.stem, path.resolve())
+                found.setdefault(path.stem, named(path))
     return found
 
 
@@ -36,7 +36,7 @@ def reward_file(name: str, found: dict[str, Path]) -> Path:
     if name.endswith(".py"):
         if not is_file(Path(name)):
             raise RecipeError(f"{name}: no such file; write the name of a reward, or the path of its .py file")
-        return Path(name).resolve()
+        return named(Path(name))
     if name not in found:
         near = difflib.get_close_matches(name, found, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -8,6 +8,7 @@ from grpo_kit.data.data import Data, load_data
 from grpo_kit.data.sources import is_local
 from grpo_kit.errors import RecipeError
 from grpo_kit.hub import use_cache_if_unreachable
+from grpo_kit.recipe.file import named
 from grpo_kit.recipe.recipe import Recipe, RewardSection, load_recipe
 from grpo_kit.reward_tools.attack import attack_rewards
 from grpo_kit.reward_tools.listing import NO_RECIPE, found_rewards, reward_file, stand_in, where, without_place
@@ -72,7 +73,7 @@ def _test_recipe(name: str | None, path: Path, processes: Processes, say: Say) -
 
 def _label_of(recipe: Recipe, name: str) -> str | None:
     """The label under which a recipe uses the file that was named by its path."""
-    file = Path(name).resolve()
+    file = named(Path(name))
     labels = [label for label, section in recipe.rewards.items() if find_reward(recipe, label, section) == file]
     return labels[0] if labels else None
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from grpo_kit.errors import first_line
-from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.file import is_file, named
 from grpo_kit.recipe.recipe import Recipe, RewardSection
 from grpo_kit.rewards.call import import_file, place
 from grpo_kit.shipped import shipped
@@ -38,7 +38,7 @@ def find_reward(recipe: Recipe, label: str, section: RewardSection) -> Path:
         near = difflib.get_close_matches(Path(wanted).stem, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise recipe.error(f"rewards.{label}", f"no file {wanted} in rewards/ (there are {', '.join(names)}){hint}")
-    return found.resolve()
+    return named(found)
 
 
 def read_reward(recipe: Recipe, key: str, path: Path) -> bytes:

@@ -60,8 +60,8 @@ GRACE_S = 0.25
 WIDTH = 3
 """Numbers that a worker notes for its task: the piece it has begun, when, and its process."""
 
-CONSTS.term_timeout = 0.2
-"""Seconds that a worker has to follow SIGTERM before pebble kills it; no other can hand back its results meanwhile."""
+CONSTS.term_timeout = 0.01
+"""Seconds that a worker has to follow SIGTERM, which it does not, before pebble kills it."""
 
 SLOTS = 64
 """More than there can be tasks in flight, so that one that is being ended never writes into its successor's slot."""
@@ -230,7 +230,9 @@ def _settle(begun: Any, parent: int, memory_limit: int) -> None:
     global _progress
     _progress = begun
     secure_output()  # a reward that prints is not at fault where nobody reads it
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler would wait for C code to return
+    for number in (signal.SIGTERM, signal.SIGHUP):  # sent to a whole job, they are for the run, which ends its step
+        signal.signal(number, _unmoved)  # not ignored: what a reward executes would inherit that
+    os.register_at_fork(after_in_child=_moved)
     if sys.platform == "linux":
         import resource
 
@@ -239,6 +241,17 @@ def _settle(begun: Any, parent: int, memory_limit: int) -> None:
     os.setsid()  # what a reward starts can be ended with it
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _unmoved(number: int, frame: object) -> None:
+    """The run ends its workers, by SIGKILL, when it needs them no more."""
+
+
+def _moved() -> None:
+    """What a reward forks ends as usual when it is told to."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is _unmoved:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _work(call: RewardCall, work: list[Any], slot: int) -> list[Any]:

@@ -27,7 +27,7 @@ def matching_samples(run: RunDir, conditions: list[str]) -> list[dict[str, Any]]
 
     Raises RecipeError for a condition that is malformed or names something that the run does not have.
     """
-    records = list(run.lines("samples.jsonl"))
+    records = list(run.records("samples.jsonl"))
     if not records:
         raise RecipeError(f"{run.path}: has no completions (samples.jsonl) yet")
     names = (*records[0]["rewards"], *FIELDS)
@@ -36,7 +36,7 @@ def matching_samples(run: RunDir, conditions: list[str]) -> list[dict[str, Any]]
 
 
 def sample_lines(sample: dict[str, Any]) -> list[str]:
-    advantage = f"advantage {sample['advantage']:+.2f}  " if "advantage" in sample else ""  # a preflight has none
+    advantage = f"advantage {sample['advantage']:+.2f}  " if sample.get("advantage") is not None else ""
     head = (
         f"step {sample['step']}  row {sample['row']}  {advantage}tokens {sample['tokens']}"
         f"{'  truncated' if sample['truncated'] else ''}"

@@ -1,5 +1,6 @@
 """The checkpoints of a run: which there are, and which of them can be gone on from."""
 
+import re
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -7,10 +8,13 @@ from safetensors import SafetensorError, safe_open
 from grpo_kit.errors import RecipeError
 from grpo_kit.files.durable import SUMS, changed_since_written
 from grpo_kit.processes import count
+from grpo_kit.recipe.file import is_file
 from grpo_kit.run.run_dir import RunDir
 
-NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt", SUMS)
+NEEDED = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 """What a run goes on from, beside the weights and the random streams of each process."""
+
+NUMBERED = re.compile(r"checkpoint-([0-9]+)")
 
 BEST, MEASURED = "best", "measured.json"
 """The folder of a run's best model, and the file in it with the measurement that it is the best of."""
@@ -18,7 +22,7 @@ BEST, MEASURED = "best", "measured.json"
 
 def checkpoints_of(run: RunDir) -> list[Path]:
     """Every `checkpoint-N` of a run, the oldest first."""
-    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if path.name.rsplit("-", 1)[1].isdecimal()]
+    numbered = [path for path in run.checkpoints.glob("checkpoint-*") if NUMBERED.fullmatch(path.name)]
     return sorted(numbered, key=step_of)
 
 
@@ -47,20 +51,31 @@ def newest_checkpoint(run: RunDir) -> tuple[Path | None, list[str]]:
 def unreadable(checkpoint: Path) -> str | None:
     """Why a checkpoint cannot be gone on from, or None: all that is needed is there, each file as it was written."""
     streams = ["rng_state.pth"] if count() == 1 else [f"rng_state_{rank}.pth" for rank in range(count())]
-    missing = [name for name in (*NEEDED, *streams) if not (checkpoint / name).is_file()]
-    return f"no {', '.join(missing)}" if missing else changed_since_written(checkpoint)
+    needed = [*NEEDED, *streams]
+    missing = [name for name in (SUMS, *needed) if not (checkpoint / name).is_file()]
+    if missing:
+        return f"no {', '.join(missing)}"
+    weights = [path.name for path in checkpoint.glob("*.safetensors")]
+    if not weights:
+        return "no weights"
+    changed = changed_since_written(checkpoint, [*needed, *weights])
+    if changed:
+        return changed
+    step = (RunDir(checkpoint).read("trainer_state.json") or {}).get("global_step")
+    return None if step == step_of(checkpoint) else f"its trainer_state.json is of step {step}"
 
 
 def damaged_weights(folder: Path) -> str | None:
-    """Why the weights in a folder cannot be loaded, or None."""
-    weights = list(folder.glob("*.safetensors"))
+    """Why the weights in a folder cannot be loaded, or None. Others than safetensors are none: they may hold code."""
+    name = "adapter_model" if is_file(folder / "adapter_config.json") else "model*"
+    weights = list(folder.glob(f"{name}.safetensors"))
     for file in weights:
         try:
             with safe_open(file, framework="numpy"):
                 pass
         except (SafetensorError, OSError):
             return f"{file.name} is cut off"
-    return None if weights else "no weights"
+    return None if weights else f"no {name}.safetensors"
 
 
 def step_of(checkpoint: Path) -> int:

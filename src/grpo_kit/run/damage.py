@@ -17,6 +17,7 @@ def damage_of(run: RunDir) -> list[str]:
 
     Raises RecipeError for what a run cannot go on with: a folder in the place of a file, a file in that of a folder.
     """
+    refuse_links(run)
     for names, wanted, is_one in ((FILES, "file", Path.is_file), (FOLDERS, "folder", Path.is_dir)):
         for path in (run.path / name for name in names):
             if os.path.lexists(path) and not is_one(path):
@@ -27,6 +28,13 @@ def damage_of(run: RunDir) -> list[str]:
     if (run.path / BEST / MEASURED).exists() and run.read_whole(f"{BEST}/{MEASURED}") is None:
         said.append(f"{BEST}/{MEASURED}: cannot be read, so nothing says of which step {BEST}/ is")
     return said
+
+
+def refuse_links(run: RunDir) -> None:
+    """Raises RecipeError where a file or folder of a run, which is written to, is a link to somewhere else."""
+    for path in (run.path / name for name in (*FILES, *FOLDERS)):
+        if path.is_symlink():
+            raise RecipeError(f"{path}: is a link, and a run is written to within its own directory only; remove it")
 
 
 def lost_steps(run: RunDir, done: int) -> list[str]:

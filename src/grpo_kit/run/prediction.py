@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from grpo_kit.prepare.prepare import Prepared
-from grpo_kit.run.run_dir import resolved_recipe
+from grpo_kit.run.own_recipe import resolved_recipe
 
 FOLDER = Path("preflight")
 """Where preflights are, one folder each."""

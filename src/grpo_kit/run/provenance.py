@@ -12,7 +12,9 @@ from grpo_kit.device import PACKAGES, environment
 from grpo_kit.errors import RecipeError
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.processes import count
-from grpo_kit.recipe.secrets import without_environment
+from grpo_kit.recipe.plain_values import flat, plain
+from grpo_kit.recipe.secrets import HIDDEN, without_environment, without_secrets
+from grpo_kit.run.own_recipe import resolved_recipe
 from grpo_kit.run.run_dir import RunDir
 
 MAX_DIFF = 200_000
@@ -22,7 +24,7 @@ OF_A_MODEL = (".safetensors", ".json", ".jinja", ".txt", ".model")
 
 
 def provenance(prepared: Prepared) -> dict[str, Any]:
-    """Versions, code state, command line, machine, seed, and hashes of model, data and rewards."""
+    """Versions, code state, command line, machine, seed, settings, and hashes of model, data and rewards."""
     data = {"train": prepared.data.fingerprint()}
     if prepared.eval_data is not None:
         data["held_out"] = prepared.eval_data.fingerprint()
@@ -38,7 +40,16 @@ def provenance(prepared: Prepared) -> dict[str, Any]:
         "model": {"path": prepared.model_path, "sha256": _model_hash(prepared.model_path)},
         "data": data,
         "rewards": {reward.label: _file_hash(reward.path) for reward in prepared.rewards},
+        "full_marks": {reward.label: reward.full_marks for reward in prepared.rewards},
+        "settings": settings_of(prepared),
     }
+
+
+def settings_of(prepared: Prepared) -> dict[str, Any]:
+    """The resolved recipe by dotted keys: what the run was started with, whatever becomes of its `recipe.yaml`."""
+    tree = plain(resolved_recipe(prepared))
+    shown = flat(without_secrets(tree))
+    return {key: shown.get(key, HIDDEN) for key in flat(tree)}
 
 
 def origin_of(run: RunDir) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from grpo_kit.rewards.scoring import LostScore
 from grpo_kit.run.browse import telling_completions
 from grpo_kit.run.checkpoint import checkpoint_before
 from grpo_kit.run.metrics import SECONDS, largest_of_b, rollout_metrics
-from grpo_kit.run.run_dir import RunDir
+from grpo_kit.run.run_dir import MEASURED_STEP, RunDir
 from grpo_kit.trainer.rollout import Rollout
 
 UNJUDGED_BATCHES = 3
@@ -105,11 +105,15 @@ class Recorder(TrainerCallback):
                 good = checkpoint_before(self.run, finding.since)
                 raise RunError(f"step {step}: stop_on: {finding.describe()}; {left_of(good)}")
 
-    def on_lost(self, lost: Sequence[LostScore]) -> None:
-        """For the main process: each score that was lost is an event with its text; the first of its kind is shown."""
+    def on_lost(self, lost: Sequence[LostScore], measured: int | None = None) -> None:
+        """For the main process: each score that was lost is an event with its text; the first of its kind is shown.
+
+        Those of a held-out measurement have the step that was `measured`.
+        """
+        step = {"step": self._step} if measured is None else {"step": measured, MEASURED_STEP: measured}
         for one in lost:
             self.run.event(
-                "score lost", self._step, reward=one.label, fault=one.fault.kind, message=one.fault.what,
+                "score lost", **step, reward=one.label, fault=one.fault.kind, message=one.fault.what,
                 where=one.fault.where, question=one.row["prompt"][-1]["content"][:MOST_TEXT],
                 completion=one.completion[:MOST_TEXT],
             )  # fmt: skip

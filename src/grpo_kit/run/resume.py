@@ -11,24 +11,19 @@ from grpo_kit.errors import RecipeError, RewardError
 from grpo_kit.files.durable import recover, sync, sync_one
 from grpo_kit.files.lock import InUseError, Lock
 from grpo_kit.prepare.prepare import Prepared
-from grpo_kit.recipe.plain_values import plain
+from grpo_kit.recipe.plain_values import flat, plain
 from grpo_kit.recipe.recipe import Recipe
+from grpo_kit.recipe.secrets import HIDDEN
 from grpo_kit.run.checkpoint import BEST, MEASURED, checkpoints_of, newest_checkpoint, step_of
 from grpo_kit.run.damage import damage_of, lost_steps
+from grpo_kit.run.disk import check_disk
+from grpo_kit.run.own_recipe import resolved_recipe, write_recipe, written_recipe
 from grpo_kit.run.prediction import matching_preflight
 from grpo_kit.run.provenance import origin_of, provenance
-from grpo_kit.run.run_dir import (
-    RunDir,
-    never_begun,
-    new_run,
-    resolved_recipe,
-    runs_called,
-    write_recipe,
-    written_recipe,
-)
+from grpo_kit.run.run_dir import RunDir, never_begun, new_run, runs_called
 from grpo_kit.run.shapes import LOGS
 
-HARMLESS = ("dataset.path", "eval_dataset.path", "samples", "eval_every", "stop_on",
+HARMLESS = ("dataset.path", "dataset.pass_rate_file", "eval_dataset.path", "samples", "eval_every", "stop_on",
             "grpo.logging_steps",
             "grpo.report_to", "grpo.save_steps", "grpo.save_strategy", "grpo.save_total_limit")  # fmt: skip
 """Keys that may change when a run goes on: they decide what is written, not what is learned; data go by content."""
@@ -48,6 +43,7 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     """
     run = unfinished_run(prepared.recipe) if resume else None
     if run is None:
+        check_disk(prepared.plan)
         new = place_for(prepared.recipe.run_name, lock)
         start_run(new, prepared)
         return new, None, ["nothing unfinished to resume, so a new run"] if resume else []
@@ -55,6 +51,7 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     lost = damage_of(run)
     origin = provenance(prepared)
     settings = check_unchanged(run, prepared, origin)
+    check_disk(prepared.plan, run)
     checkpoint, said = newest_checkpoint(run)
     done = step_of(checkpoint) if checkpoint else 0
     said = [*lost, *said, *lost_steps(run, done)]
@@ -65,7 +62,7 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
             f"{run.path}: has no checkpoint to go on from (grpo.save_strategy, grpo.save_steps), and its model is in "
             "final/; leave out --resume to start a new run"
         )
-    mended = take_over(run, prepared, origin["rewards"], settings)
+    mended = take_over(run, prepared, origin, settings)
     set_aside(run, done)
     recover(run.path / BEST)
     for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
@@ -141,16 +138,18 @@ def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> lis
     What differs and may. Raises RecipeError that names what must not: else the gain would be measured between two
     different things.
     """
-    tree, old = written_recipe(run), origin_of(run)
-    before, now = _flat(tree), _flat(plain(resolved_recipe(prepared)))
+    written, old = flat(written_recipe(run)), origin_of(run)
+    before = {key: written.get(key) if HIDDEN in str(value) else value for key, value in old["settings"].items()}
+    now = flat(plain(resolved_recipe(prepared)))
     differ = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)} - {"name"}
     harmless = may_change(prepared, before, now)
     if all(isinstance(origin["model"].get("sha256"), dict) for origin in (old, new)):
         harmless.add("model")  # a folder goes by content
     said = {key: f"{key} ({_shown(before.get(key))} -> {_shown(now.get(key))})" for key in sorted(differ)}
     changed = [text for key, text in said.items() if key not in harmless]
-    if list(tree["rewards"]) != list(prepared.recipe.rewards) and not changed:
-        changed.append(f"the order of the rewards ({', '.join(tree['rewards'])})")  # sums round by it
+    order = list(dict.fromkeys(key.split(".")[1] for key in before if key.startswith("rewards.")))
+    if order != list(prepared.recipe.rewards) and not changed:
+        changed.append(f"the order of the rewards ({', '.join(order)})")  # sums round by it
     if not failed_in_reward(run):  # else the file had to be mended
         other = [k for k in new["rewards"] if old["rewards"].get(k) != new["rewards"][k]]
         changed += [f"the file of reward {label}" for label in other]
@@ -181,17 +180,17 @@ def failed_in_reward(run: RunDir) -> bool:
     return str((run.read("summary.json") or {}).get("reason", "")).startswith(RewardError.__name__)
 
 
-def take_over(run: RunDir, prepared: Prepared, rewards: dict[str, str], settings: list[str]) -> list[str]:
+def take_over(run: RunDir, prepared: Prepared, new: dict[str, Any], settings: list[str]) -> list[str]:
     """Make the run's recipe and its rewards those that it goes on with; the labels of rewards that were mended."""
     before = origin_of(run)
-    mended = [label for label, digest in rewards.items() if before["rewards"].get(label) != digest]
+    mended = [label for label, digest in new["rewards"].items() if before["rewards"].get(label) != digest]
     copies = run.path / "rewards"
     if mended and not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
         shutil.rmtree(copies, ignore_errors=True)
     if mended or settings:
         write_recipe(run, prepared)
         run.write("grpo_config.json", prepared.args.to_dict())
-        run.write("provenance.json", {**before, "rewards": rewards})
+        run.write("provenance.json", {**before, **{key: new[key] for key in ("settings", "rewards", "full_marks")}})
     return mended
 
 
@@ -222,11 +221,3 @@ def _completions(settings: dict[str, Any]) -> tuple[int, int] | None:
 def _shown(value: Any) -> str:
     """A setting as it is written: a number of steps is a float to transformers."""
     return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        inner = isinstance(value, dict) and value  # an empty one is a value: `lora: {}`
-        found |= _flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found

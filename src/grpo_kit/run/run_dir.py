@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from safetensors import SafetensorError
 
-from grpo_kit.data.sources import find_file
 from grpo_kit.errors import RecipeError, shorten
 from grpo_kit.evaluation.evaluate import Evaluation
 from grpo_kit.files.durable import sync_one
-from grpo_kit.prepare.prepare import Prepared
-from grpo_kit.recipe.file import is_file
+from grpo_kit.recipe.file import is_file, read_tree
 from grpo_kit.recipe.plain_values import plain
 from grpo_kit.run.shapes import LOGS, SHAPES, is_whole
 
@@ -34,6 +30,9 @@ OF_A_START = (
     "rewards",
 )
 """What is written before `recipe.yaml`, with which a run has begun."""
+
+MEASURED_STEP = "measured_step"
+"""In an event of a held-out measurement: it is done again with a measurement that was not completed."""
 
 SHOWN = 8
 """Of the runs that there are, so many are named in a message."""
@@ -61,7 +60,9 @@ class RunDir:
         before = self.size(file)
         with self.without(file):
             try:
-                with (self.path / file).open("a", encoding="utf-8", errors="backslashreplace") as out:
+                with open(
+                    self.path / file, "a", encoding="utf-8", errors="backslashreplace", opener=_not_through_a_link
+                ) as out:
                     out.write(text)
             except OSError:
                 if self.size(file) > before:
@@ -90,6 +91,7 @@ class RunDir:
         aside = self.path / f"{file}.tmp"
         with self.without(file):
             try:
+                aside.unlink(missing_ok=True)  # it might be a link
                 aside.write_text(text, encoding="utf-8", errors="backslashreplace")
                 sync_one(aside)  # else a power cut could leave the new name with nothing in it
                 os.replace(aside, self.path / file)
@@ -164,9 +166,20 @@ class RunDir:
 
         What was measured of the run from outside, with a `target`, stays, and so do events that are not of a step.
         """
-        kept = [record for record in self.records(file) if record["step"] <= step or _stays(record)]
+        measured = {one.step for one in self.evaluations()}
+        kept = [
+            record
+            for record in self.records(file)
+            if (record["step"] <= step or _stays(record))
+            and (MEASURED_STEP not in record or record[MEASURED_STEP] in measured)
+        ]
         if (self.path / file).is_file():
             self.write_text(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+
+
+def _not_through_a_link(path: str, flags: int) -> int:
+    """A run directory may come from somebody else, and is written to nowhere but within itself."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _stays(record: dict[str, Any]) -> bool:
@@ -215,30 +228,8 @@ def runs_called(name: str) -> list[RunDir]:
 def _is_called(name: str, path: Path) -> bool:
     """`smoke-2` is the second run of `smoke`, or the first of a recipe called smoke-2: its own recipe says."""
     file = path / "recipe.yaml"
-    tree = _tree_of(file) if file.is_file() else None
+    tree = read_tree(file) if file.is_file() else None
     return tree is None or tree.get("name", name) == name  # of one that is damaged there is the folder's name alone
-
-
-def _tree_of(recipe: Path) -> dict[str, Any] | None:
-    """The mapping in a run's recipe, of plain values; None where it is damaged."""
-    try:
-        tree = plain(yaml.safe_load(recipe.read_text(encoding="utf-8")))
-    except (OSError, ValueError, LookupError, AttributeError, RecursionError, yaml.YAMLError):
-        return None
-    return tree if isinstance(tree, dict) else None
-
-
-def written_recipe(run: RunDir) -> dict[str, Any]:
-    """What `write_recipe` wrote, of plain values. Raises RecipeError where it is damaged, or cut off."""
-    file = run.path / "recipe.yaml"
-    tree = _tree_of(file)
-    sections = [(tree or {}).get(key) for key in ("dataset", "rewards", "grpo")]
-    if tree is None or "name" not in tree or not all(isinstance(own, dict) for own in sections):  # `name` is the last
-        raise RecipeError(
-            f"{file}: cannot be read as the recipe of this run; put it right, move the folder away, or leave out "
-            "--resume to start a new run"
-        )
-    return tree
 
 
 def find_run(text: str) -> RunDir:
@@ -247,7 +238,7 @@ def find_run(text: str) -> RunDir:
         return RunDir(Path(text))
     name = Path(text).stem if text.endswith((".yaml", ".yml")) else text
     found = runs_called(name) if "/" not in name else []
-    readable = [run for run in found if not is_file(run.path / "recipe.yaml") or _tree_of(run.path / "recipe.yaml")]
+    readable = [run for run in found if not is_file(run.path / "recipe.yaml") or read_tree(run.path / "recipe.yaml")]
     if found and not readable:
         raise RecipeError(f"{found[0].path / 'recipe.yaml'}: cannot be read as the recipe of a run")
     if not found:
@@ -256,45 +247,3 @@ def find_run(text: str) -> RunDir:
         asked = text if len(text) < 300 else shorten(text)
         raise RecipeError(f"{asked}: no such run (runs here: {', '.join([*have[:SHOWN], *more]) or 'none'})")
     return readable[0]
-
-
-def resolved_recipe(prepared: Prepared) -> dict[str, Any]:
-    """All that decides a run, as a recipe's tree: the kit's defaults written out, data and model by absolute path."""
-    recipe = prepared.recipe
-    folder = recipe.source.parent
-    tree = recipe.model_dump(mode="json", exclude_none=True)
-    if recipe.eval_dataset is not None:  # a null there undoes what it would take over from `dataset`
-        tree["eval_dataset"] |= dict.fromkeys(tree["dataset"].keys() - tree["eval_dataset"].keys())
-    for key in {"dataset", "eval_dataset"} & tree.keys():
-        for own in {"path", "pass_rate_file"} & {k for k, v in tree[key].items() if v is not None}:
-            tree[key][own] = str(find_file(tree[key][own], folder) or tree[key][own])
-    if Path(prepared.model_path).is_dir() and not recipe.model.startswith("builtin:"):
-        tree["model"] = prepared.model_path
-    tree["rewards"] = {
-        label: {**section.model_dump(exclude={"options"}, exclude_none=True), **section.options}
-        for label, section in recipe.rewards.items()
-    }
-    tree |= {
-        "goal": prepared.goal.label,
-        "grpo": {**prepared.settings.from_kit, **prepared.settings.from_recipe},
-    }
-    tree.pop("name", None)
-    return {**tree, "name": recipe.run_name}  # the last one: `written_recipe` knows by it that nothing is cut off
-
-
-def write_recipe(run: RunDir, prepared: Prepared) -> None:
-    """Make the directory a recipe of its own, with copies of the reward files beside it."""
-    tree = resolved_recipe(prepared)
-    for reward in prepared.rewards:
-        copy = run.path / "rewards" / reward.path.name
-        if copy.exists() and copy.read_bytes() != reward.path.read_bytes():
-            copy = run.path / "rewards" / reward.label / reward.path.name  # another file of the same name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if not copy.exists():
-            shutil.copyfile(reward.path, copy)
-        if copy.relative_to(run.path) != Path("rewards", f"{reward.label}.py"):
-            tree["rewards"][reward.label]["file"] = str(copy.relative_to(run.path))
-        else:
-            tree["rewards"][reward.label].pop("file", None)
-    text = yaml.safe_dump(tree, allow_unicode=True, sort_keys=False, width=120)
-    run.write_text("recipe.yaml", text)

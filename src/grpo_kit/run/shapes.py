@@ -20,7 +20,14 @@ class _Step(_Shape, extra="allow"):
 
 class _Completion(_Shape):
     step: int = Field(ge=0)
+    row: int
+    prompt: str
     completion: str
+    rewards: dict[str, float | None]
+    advantage: float | None = None
+    "A preflight and an evaluation have none."
+    tokens: int
+    truncated: bool
 
 
 class _Event(_Shape):
@@ -39,6 +46,7 @@ class _Origin(_Shape):
     rewards: dict[str, str]
     data: dict[str, Any]
     model: dict[str, Any]
+    settings: dict[str, Any]
     processes: int = 1
 
 

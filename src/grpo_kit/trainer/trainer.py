@@ -1,7 +1,6 @@
 """The trainer, observed: scored generation batches are handed on. It and `fast_trainer` alone touch TRL's privates."""
 
 import math
-import random
 import shutil
 import time
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate.utils import DistributedType
 from safetensors import SafetensorError
@@ -25,27 +23,9 @@ from grpo_kit.model.not_finite import Cause, cause_of, lost_weights
 from grpo_kit.processes import gather, is_main, on_main, together
 from grpo_kit.rewards.scoring import RolloutJudge
 from grpo_kit.trainer.fast_trainer import FastTrainer
+from grpo_kit.trainer.random_streams import RandomStreams
 from grpo_kit.trainer.rollout import Rollout, joined
 from grpo_kit.trainer.trackers import Tolerated
-
-
-class RandomStreams(TrainerCallback):
-    """The states of all global random streams as they were after the last step."""
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.on_step_end(args, state, control)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-        self._states = random.getstate(), np.random.get_state(), torch.get_rng_state(), cuda
-
-    def restore(self) -> None:
-        python, numpy, torch_cpu, cuda = self._states
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(torch_cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
 
 
 class BetweenRollouts(TrainerCallback):
