@@ -1,6 +1,7 @@
 """Rows: readers, templates, chat forms, reserved columns, gold answers, the seeded limit; the last row counts too."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow
@@ -129,6 +130,31 @@ def test_a_path_without_a_file(cli, path, message):
     Path("empty_folder").mkdir()
     Path("loop.jsonl").symlink_to("loop.jsonl")
     assert_says(cli.refuses(recipe=with_data(path)), message.format(Path.cwd()))
+
+
+def test_a_link_to_a_file_of_another_name_is_read_by_its_own(cli):
+    Path("blobs").mkdir()
+    write_rows("blobs/3f2a9c", questions(5))
+    Path("link.jsonl").symlink_to("blobs/3f2a9c")
+    assert "5 rows" in cli.passes(recipe=with_data("link.jsonl"))
+
+
+def test_rows_are_not_read_from_a_pipe(cli):
+    os.mkfifo("pipe.jsonl")
+    assert_says(
+        cli.refuses(recipe=with_data("pipe.jsonl")),
+        f"r.yaml:3: dataset.path: {Path.cwd()}/pipe.jsonl is no regular file; rows are read more than",
+    )
+
+
+def test_a_user_without_a_home_may_name_a_folder(cli, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    Path("folder").mkdir()
+    write_rows("folder/train.jsonl", questions(5))
+    monkeypatch.setattr(Path, "home", no_home)
+    assert "folder, split train, 5 rows" in cli.passes(recipe=with_data("folder"))
 
 
 def test_a_folder_is_read_as_a_data_set_of_the_hub_is(cli):

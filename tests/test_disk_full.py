@@ -73,6 +73,17 @@ def test_full_before_it_begins(small_disk, capsys):
     assert not Path("runs").exists()
 
 
+def test_what_is_there_needs_no_room_when_a_run_goes_on(small_disk, capsys):
+    assert run("sums.yaml") in (0, 1)
+    shutil.rmtree("runs/sums/final")
+    Path("runs/sums/summary.json").unlink()
+    fill(leave=20 << 20)  # three checkpoints of 8 MB and a model would not fit
+    assert run("sums.yaml", "name=other") == 2
+    assert "MB free, but the run's checkpoints need" in capsys.readouterr().err
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert Path("runs/sums/final").is_dir()
+
+
 def test_full_while_it_trains(undisturbed, capsys, monkeypatch):
     at_step(1, fill, monkeypatch)
     assert run("sums.yaml") == 1

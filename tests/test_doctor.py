@@ -188,6 +188,16 @@ def test_a_recipe_names_its_newest_run_and_an_empty_part_no_finding(capsys):
     assert "finding      clipping" in doctor(capsys, "sums.yaml", "--fail-on", "")[1]
 
 
+def test_a_number_beyond_every_float_is_none(capsys):
+    Path("out").mkdir()
+    Path("out/trainer_state.json").write_text(
+        plain(sick()).replace('"reward": ', '"reward": 1' + "0" * 400 + ', "r": ')
+    )
+    code, out, err = doctor(capsys, "out")
+    assert (code, err) == (0, "")
+    assert "steps " in out
+
+
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "1" + "0" * 400])
 def test_settings_that_are_no_numbers_count_as_unknown(capsys, value):
     folder = run_folder("sums", sick())

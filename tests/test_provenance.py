@@ -40,6 +40,15 @@ def test_no_secret_of_the_environment_is_in_the_provenance(cli, monkeypatch):
     assert hidden_in(f"refused: {secrets['JUDGE_API_KEY']}") == "refused: (not shown)"
 
 
+def test_a_secret_that_ends_with_a_newline_or_stands_in_a_url_or_is_called_like_a_file(monkeypatch):
+    there = {"HF_TOKEN": "abcDEF1234\n", "HTTPS_PROXY": "http://me:proxypw99@host:3128", "DB_PASSWORD": "SECRET9999"}
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    Path("SECRET9999").touch()
+    assert without_environment("say abcDEF1234, SECRET9999") == "say (not shown), (not shown)"
+    assert without_environment("at http://me:proxypw99@host/") == "at http://(not shown)host/"
+
+
 def test_a_long_diff_is_cut_after_its_secrets_are_gone(cli, monkeypatch):
     Path("r.yaml").write_text(RECIPE)
     git("init", "--quiet")

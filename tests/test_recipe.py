@@ -7,6 +7,7 @@ import pytest
 from command_line import RECIPE, assert_says, changed, with_key
 
 from grpo_kit.cli import main
+from grpo_kit.errors import RecipeError
 from grpo_kit.recipe.recipe import load_recipe
 
 DATASET = "dataset:\n  path: rows.jsonl\n  prompt: '{question}'\n"
@@ -88,6 +89,52 @@ def test_files_without_permission(cli):
 )
 def test_yaml_that_is_unusual_but_right(cli, recipe):
     assert "rows.jsonl, 8 rows" in cli.passes(recipe=recipe)
+
+
+@pytest.mark.parametrize(
+    ("first", "next_of"),
+    [
+        ("[x, x, x, x, x, x, x, x, x]", lambda before: f"[{', '.join([before] * 9)}]"),
+        ("{a: 1, b: 2}", lambda before: f"{{<<: [{', '.join([before] * 9)}]}}"),
+        ("{a: 1}", lambda before: "{" + ", ".join(f"k{at}: {before}" for at in range(9)) + "}"),
+    ],
+    ids=["lists", "merges", "mappings"],
+)
+@pytest.mark.parametrize("key", ["seed", "stop_on", "model", "lora", "grpo", "rewards", "nothing"])
+def test_aliases_that_stand_for_more_than_fits_in_memory(cli, key, first, next_of):
+    text = f"a0: &a0 {first}\n" + "".join(f"a{at}: &a{at} {next_of(f'*a{at - 1}')}\n" for at in range(1, 13))
+    message = cli.refuses(recipe=f"{text}{key}: *a12\n")
+    assert message == "r.yaml:1: its aliases (*) stand for more than 100000 values"
+
+
+@pytest.mark.parametrize("number", [str(2**63), "1" + "0" * 330, "-0x" + "f" * 40, "1_000_000_000_000_000_000_000"])
+def test_an_integer_beyond_all_counts(cli, number):
+    recipe = changed("  max_steps: 2\n", f"  max_steps: {number}\n")
+    shown = repr(number) if len(repr(number)) <= 60 else f"{repr(number)[:57]}..."
+    line = next(at for at, own in enumerate(recipe.splitlines(), 1) if "max_steps" in own)
+    assert cli.refuses(recipe=recipe) == f"r.yaml:{line}: grpo.max_steps: found {shown}; write a number below 2^63"
+
+
+def test_a_pipe_or_a_device_is_no_recipe(cli):
+    os.mkfifo("pipe.yaml")
+    for path in ("pipe.yaml", "/dev/zero"):
+        with pytest.raises(RecipeError, match=f"{path}: is no regular file; write the recipe to one"):
+            load_recipe(Path(path))
+
+
+@pytest.mark.parametrize("name", ["'\"ab\\ud800cd\"'", "八" * 90, ".hidden", "a/b"])
+def test_a_name_that_is_no_folders(cli, name):
+    Path("r.yaml").write_text(RECIPE)
+    with pytest.raises(RecipeError, match=r"name: found .*; write a folder's name"):
+        load_recipe(Path("r.yaml"), [f"name={name.strip(chr(39))}"])
+
+
+def test_a_file_whose_name_is_no_folders(cli):
+    for name in ("..yaml", "a\nb.yaml", "八" * 81 + ".yaml"):
+        Path(name).write_text(RECIPE)
+        with pytest.raises(RecipeError, match="write name: or rename it"):
+            load_recipe(Path(name))
+        assert load_recipe(Path(name), ["name=mine"]).run_name == "mine"
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,100 @@ def test_another_reward_file_is_refused(capsys):
     assert "the file of reward accuracy" in refused(capsys, "sums.yaml")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("weight: 0.5", "weight: 5.0", "rewards.format.weight (0.5 -> 5)"),
+        ("learning_rate: 0.0001", "learning_rate: 0.01", "grpo.learning_rate (0.0001 -> 0.01)"),
+        ("\ngrpo:", "\ngrpo:\n  temperature: 0.5", "grpo.temperature (None -> 0.5)"),
+    ],
+)
+def test_a_recipe_that_was_edited_in_the_run_directory_is_another(capsys, before, after, named):
+    file = interrupted().path / "recipe.yaml"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    assert f"cannot go on with other settings: {named}; undo the change" in refused(capsys, "runs/sums")
+    assert run("sums.yaml", "--resume") in (0, 1)  # the recipe that it was started with is still the same
+
+
+@pytest.mark.parametrize("name", ["checkpoint-keep-9", "checkpoint-4"])
+def test_a_copy_of_a_checkpoint_is_none_of_a_later_step(capsys, name):
+    finished("whole")
+    folder = interrupted()
+    shutil.copytree(folder.checkpoints / "checkpoint-2", folder.checkpoints / name)
+    capsys.readouterr()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    out = capsys.readouterr().out
+    assert "going on with runs/sums after step 2" in out
+    assert ("checkpoint-4 is damaged (its trainer_state.json is of step 2)" in out) == (name == "checkpoint-4")
+    assert same_weights("whole", "sums")
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_project_with_pass_rates_may_be_moved(capsys, monkeypatch):
+    Path("here").mkdir()
+    monkeypatch.chdir("here")
+    text = RECIPE.replace("limit: 21", "limit: 21, pass_rate: [0.0, 1.0], pass_rate_file: rates.jsonl")
+    Path("sums.yaml").write_text(RECIPE)
+    with pytest.raises(SystemExit):
+        main(["preflight", "sums.yaml", "--rows", "21", "--samples", "4"])
+    shutil.copy(next(Path("preflight").rglob("rows.jsonl")), "rates.jsonl")
+    Path("sums.yaml").write_text(text)
+    assert run("sums.yaml") in (0, 1)
+    Path("runs/sums/summary.json").unlink()
+    monkeypatch.chdir("..")
+    Path("here").rename("there")
+    monkeypatch.chdir("there")
+    capsys.readouterr()
+    assert run("sums.yaml", "--resume") in (0, 1)
+    assert "dataset.pass_rate_file" in capsys.readouterr().out  # the difference is shown
+
+
+def test_an_early_end_that_is_met_again_is_one_event(monkeypatch):
+    monkeypatch.setattr("grpo_kit.measure.held_out.fall", lambda made: "fallen" if made[-1].step == 2 else None)
+    settings = ("eval_every=1", "grpo.save_steps=1", "grpo.save_total_limit=4")
+    assert run("sums.yaml", *settings) in (0, 1)
+    assert [one["step"] for one in lines("sums", "events.jsonl") if one["event"] == "ended early"] == [2]
+    Path("runs/sums/summary.json").unlink()
+    shutil.rmtree("runs/sums/checkpoints/checkpoint-3")
+    assert run("sums.yaml", *settings, "--resume") in (0, 1)
+    assert [one["step"] for one in lines("sums", "events.jsonl") if one["event"] == "ended early"] == [2]
+    assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3]
+
+
+NOISE = """
+import random, numpy, torch
+IN_PROCESS = True
+
+
+def noise(completion: str) -> float:
+    return len(completion) / 100 + random.random() + float(numpy.random.rand()) + float(torch.rand(()))
+"""
+
+
+def test_a_measurement_leaves_the_random_numbers_of_training_alone(capsys):
+    Path("rewards").mkdir()
+    Path("rewards/noise.py").write_text(NOISE)
+    settings = ("rewards={accuracy: 1.0, noise: 0.3}", "eval_every=1", "grpo.save_steps=1", "grpo.save_total_limit=4")
+    assert run("sums.yaml", "name=whole", *settings) in (0, 1)
+    shutil.copytree("runs/whole", "runs/sums")
+    recipe = Path("runs/sums/recipe.yaml")
+    recipe.write_text(recipe.read_text().replace("name: whole", "name: sums"))
+    folder = RunDir(Path("runs/sums"))
+    for later in (3, 4):
+        shutil.rmtree(folder.checkpoints / f"checkpoint-{later}")
+    (folder.path / "summary.json").unlink()
+    assert [record["step"] for record in lines("sums", "eval.jsonl")][:3] == [
+        0,
+        1,
+        2,
+    ]  # that of step 2 is not made again
+    assert run("sums.yaml", *settings, "--resume") in (0, 1)
+    assert same_weights("whole", "sums")
+    for file in ("metrics.jsonl", "samples.jsonl"):
+        assert learned("whole", file) == learned("sums", file)
+
+
 def test_other_data_are_refused(capsys):
     rows = Path(RECIPE.split("path: ")[1].split(",")[0]).read_text().splitlines(keepends=True)
     Path("own.jsonl").write_text("".join(rows[:40]))
@@ -206,6 +300,9 @@ def one_bit_flipped(content: bytes) -> bytes:
         ("trainer_state.json", None, "no trainer_state.json"),
         ("config.json", None, "no config.json"),
         ("sums.json", lambda content: content[:40], "sums.json cannot be read"),
+        ("sums.json", lambda content: b"{}", "sums.json does not have trainer_state.json"),
+        ("sums.json", lambda content: content.replace(b"rng_state.pth", b"other.pth"), "sums.json does not have rng_s"),
+        ("model.safetensors", None, "no weights"),
     ],
 )
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file, spoil, reason):
@@ -218,7 +315,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(capsys, file, 
         damaged.write_bytes(spoil(content))
     capsys.readouterr()
     assert run("sums.yaml", "--resume") in (0, 1)
-    assert f"checkpoint-4 is damaged ({reason})" in capsys.readouterr().out
+    assert f"checkpoint-4 is damaged ({reason}" in capsys.readouterr().out
     assert (folder.checkpoints / "damaged-4").is_dir()  # it does not count when the oldest goes, and nobody lost it
     assert same_weights("whole", "sums")
     assert [m["step"] for m in lines("sums", "metrics.jsonl")] == [1, 2, 3, 4]

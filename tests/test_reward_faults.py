@@ -101,6 +101,47 @@ def test_the_run_directory_holds_the_mended_reward():
     assert started("grpo.save_steps=100", "grpo.max_steps=3", "--resume") in (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("settings", "then"),
+    [
+        ((), "go on with --resume"),
+        (("grpo.save_strategy='no'",), "measure with `grpo-kit eval runs/sums`"),
+    ],
+)
+def test_a_reward_that_fails_in_the_last_measurement_does_not_cost_the_model(capsys, settings, then):
+    steps = "sum(1 for _ in open('runs/sums/metrics.jsonl')) if os.path.exists('runs/sums/metrics.jsonl') else 0"
+    write_reward(f"if ({steps}) == 4: raise KeyError('x')\n    {GOOD}", head="import os\n")
+    assert run("sums.yaml", "rewards={mine: 1.0}", *settings) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith(f"error: held-out after step 4: {Path.cwd()}/rewards/mine.py: mine raised KeyError: 'x'")
+    assert error.endswith(f"; the model is in runs/sums/final: mend it and {then}")
+    write_reward(GOOD)
+    assert run("sums.yaml", "rewards={mine: 1.0}", "name=whole", "eval_dataset=null", *settings) in (0, 1)
+    assert same_weights("whole", "sums")
+    if not settings:
+        assert run("sums.yaml", "rewards={mine: 1.0}", "--resume") in (0, 1)
+        assert [one["step"] for one in lines("sums", "eval.jsonl")] == [0, 4]
+
+
+def test_scores_lost_in_a_measurement_that_is_made_again_are_told_once():
+    write_reward(f"if completion.startswith('It is'): raise KeyError('x')\n    {GOOD}")
+    settings = ("rewards={mine: 1.0}", "on_reward_error=skip")
+
+    def lost() -> list[tuple[int, int | None, str]]:
+        events = [event for event in lines("sums", "events.jsonl") if event["event"] == "score lost"]
+        return [(event["step"], event.get("measured_step"), event["completion"]) for event in events]
+
+    assert run("sums.yaml", *settings) in (0, 1)
+    before = lost()
+    assert {step for step, measured, _ in before if measured is not None} >= {4}
+    for _ in range(2):  # interrupted in its last measurement, twice
+        Path("runs/sums/summary.json").unlink()
+        log = Path("runs/sums/eval.jsonl")
+        log.write_text(log.read_text().splitlines(keepends=True)[0])
+        assert run("sums.yaml", *settings, "--resume") in (0, 1)
+        assert lost() == before
+
+
 def test_without_a_step_there_is_nothing_to_save(capsys):
     write_reward(f"if so_far() >= 4: raise KeyError('x')\n    {GOOD}")
     assert started() == 1

@@ -525,6 +525,13 @@ def test_a_file_that_is_not_found(cli, reward, message):
     assert_says(cli.refuses(recipe=recipe_with(reward)), f"r.yaml:6: {message.format(Path.cwd())}")
 
 
+def test_a_reward_that_is_a_link_has_the_name_of_the_link(cli):
+    Path("store").mkdir()
+    Path("store/mine_v2.py").write_text("def mine(completion): return len(completion) / 10")
+    Path("rewards/mine.py").symlink_to(Path("store/mine_v2.py").resolve())
+    cli.passes(recipe=recipe_with("mine: 1.0"))
+
+
 def test_the_nearest_name_is_shown(cli):
     message = cli.refuses(recipe=recipe_with("varity: 1.0"))
     assert "accuracy" in message  # the shipped ones are there too

@@ -165,6 +165,7 @@ def test_legal_words_of_the_trainer_are_transformers(name):
         ("load_best_model_at_end: true", "checkpoints are judged by held-out accuracy, never by loss"),
         ("trust_remote_code: true", "code from a hub is never executed"),
         ("resume_from_checkpoint: x", "use `grpo-kit run RECIPE --resume`"),
+        ("dataloader_persistent_workers: true", "a resumed run would draw other random numbers"),
         ("sync_ref_model: true", "the reference would be in no checkpoint"),
         ("remove_unused_columns: true", "rewards need the columns"),
         ("auto_find_batch_size: true", "set per_device_train_batch_size"),

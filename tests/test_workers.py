@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def reward(completion, **columns):
         import tempfile
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
+    if completion == "takes a while":
+        time.sleep(0.3)
+    if completion == "ends its own":
+        import signal, subprocess
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+        executed = subprocess.Popen(["sleep", "60"])
+        time.sleep(0.2)
+        executed.terminate()
+        os.kill(child, signal.SIGTERM)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == -executed.wait()
+        return float(signal.SIGTERM)
     if completion == "starts":
         import subprocess
         subprocess.run(["sleep", "3600"])
@@ -210,6 +224,30 @@ def test_workers_are_deaf_to_ctrl_c():
         for name in mark:
             del os.environ[name]
     assert all_gone({**mark}), [process.cmdline() for process in marked(mark)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_whole_job_costs_no_score(number):
+    """A service manager or a scheduler sends it to every process; the run is to finish its step."""
+    some = Workers(2)
+    try:
+        pids = {int(pid) for pid in score(some, *["pid"] * 40)}
+        told = threading.Timer(0.2, lambda: [os.kill(pid, number) for pid in pids])
+        told.start()
+        assert score(some, *["takes a while"] * 4) == [13.0] * 4
+        told.join()
+        assert all(psutil.pid_exists(pid) for pid in pids)
+    finally:
+        some.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_what_a_reward_forks_or_executes_ends_when_it_is_told_to():
+    some = Workers(1)
+    try:
+        assert score(some, "ends its own") == [float(signal.SIGTERM)]
+    finally:
+        some.close()
 
 
 def test_closed_workers_start_anew():
