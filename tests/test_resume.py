@@ -380,7 +380,7 @@ def test_checkpoints_that_could_not_be_gone_on_from_are_refused_before_the_run(c
 def test_a_checkpoint_without_weights_is_not_readable(tmp_path):
     folder = tmp_path / "checkpoints" / "checkpoint-3"
     folder.mkdir(parents=True)
-    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt, sums.json, rng_state.pth"
+    assert unreadable(folder) == "no trainer_state.json, optimizer.pt, scheduler.pt, rng_state.pth, sums.json"
     with pytest.raises(RecipeError, match="no checkpoint can be read"):
         newest_checkpoint(RunDir(tmp_path))
 

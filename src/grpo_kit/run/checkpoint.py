@@ -52,7 +52,7 @@ def unreadable(checkpoint: Path) -> str | None:
     """Why a checkpoint cannot be gone on from, or None: all that is needed is there, each file as it was written."""
     streams = ["rng_state.pth"] if count() == 1 else [f"rng_state_{rank}.pth" for rank in range(count())]
     needed = [*NEEDED, *streams]
-    missing = [name for name in (SUMS, *needed) if not (checkpoint / name).is_file()]
+    missing = [name for name in (*needed, SUMS) if not (checkpoint / name).is_file()]
     if missing:
         return f"no {', '.join(missing)}"
     weights = [path.name for path in checkpoint.glob("*.safetensors")]
