@@ -155,20 +155,21 @@ def test_a_stop_within_a_measurement_loses_none(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", ["grpo_config.json", "provenance.json", "data_fingerprint.json"])
+@pytest.mark.parametrize("last", ["grpo_config.json", "provenance.json", "data_fingerprint.json", "recipe.yaml"])
 def test_a_run_that_is_killed_before_it_has_begun_leaves_no_second_one(monkeypatch, last):
     class Killed(BaseException):
         pass
 
-    written = RunDir.write
+    written = RunDir.write_text
 
-    def write(self, file, content):
+    def write_text(self, file, text):
         if file == last:
+            (self.path / f"{file}.tmp").write_text(text[:20])
             raise Killed
-        written(self, file, content)
+        written(self, file, text)
 
     with monkeypatch.context() as patched:
-        patched.setattr(RunDir, "write", write)
+        patched.setattr(RunDir, "write_text", write_text)
         with pytest.raises(Killed):
             main(["run", "sums.yaml", "eval_dataset=null"])
     assert run("sums.yaml", "eval_dataset=null", "--resume") == 0

@@ -192,8 +192,9 @@ def never_begun(name: str) -> list[RunDir]:
 
 
 def _is_of_a_start(folder: Path) -> bool:
-    there = {path.name.removesuffix(".tmp") for path in folder.iterdir()}
-    return there <= {".lock", *OF_A_START} and (".lock" in there or not there)
+    there = {path.name for path in folder.iterdir()}
+    aside = {f"{file}.tmp" for file in (*OF_A_START, "recipe.yaml")}
+    return there <= {".lock", *OF_A_START, *aside} and (".lock" in there or not there)
 
 
 def new_run(name: str) -> RunDir:
