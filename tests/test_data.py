@@ -139,6 +139,12 @@ def test_a_link_to_a_file_of_another_name_is_read_by_its_own(cli):
     assert "5 rows" in cli.passes(recipe=with_data("link.jsonl"))
 
 
+def test_a_folder_above_the_recipe_is_refused_however_it_is_written(cli):
+    Path("above").symlink_to("..")
+    for path in ("..", "above", "../."):
+        assert "a folder of more than data" in cli.refuses(recipe=with_data(path))
+
+
 def test_rows_are_not_read_from_a_pipe(cli):
     os.mkfifo("pipe.jsonl")
     assert_says(

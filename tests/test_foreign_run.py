@@ -14,6 +14,7 @@ from grpo_kit.ask import question_messages
 from grpo_kit.cli import main
 from grpo_kit.doctor import examine
 from grpo_kit.errors import RecipeError
+from grpo_kit.files.durable import recover, written_whole
 from grpo_kit.recipe.recipe import load_recipe
 from grpo_kit.run.checkpoint import damaged_weights
 from grpo_kit.run.run_dir import RunDir
@@ -65,8 +66,28 @@ def test_a_measurement_is_not_written_through_a_link(capsys, name, target):
     assert untouched()
 
 
+def test_what_is_written_aside_is_not_written_through_a_link(tmp_path):
+    for name in (".final.new", ".final.old"):
+        (tmp_path / name).symlink_to(Path("outside").resolve())
+    (tmp_path / "final").mkdir()
+    with written_whole(tmp_path / "final") as folder:
+        folder.mkdir()
+        (folder / "model").touch()
+    assert untouched()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "outside"].count("final") == 1
+    recover(tmp_path / "final")
+    assert not (tmp_path / "final").is_symlink()
+    assert untouched()
+
+
 @pytest.mark.parametrize(
-    ("name", "target"), [("metrics.jsonl", "outside/precious"), ("checkpoints", "outside"), ("rewards", "outside")]
+    ("name", "target"),
+    [
+        ("rewards/accuracy.py", "outside/new"),
+        ("metrics.jsonl", "outside/precious"),
+        ("checkpoints", "outside"),
+        ("rewards", "outside"),
+    ],
 )
 def test_a_run_does_not_go_on_through_a_link(capsys, name, target):
     interrupted()
@@ -123,8 +144,8 @@ def test_a_checkpoint_that_holds_a_pickle_of_something_else_is_not_loaded(capsys
     capsys.readouterr()
     assert run("sums.yaml", "--resume") == 1
     err = capsys.readouterr().err
-    assert "the newest checkpoint holds what no trainer wrote, and it is not loaded" in err
-    assert "remove it to go on from the one before" in err
+    assert "the newest checkpoint holds what the trainer did not write" in err
+    assert "move it away to go on from the one before" in err
     assert "Traceback" not in err
     assert untouched()
 

@@ -165,7 +165,9 @@ def test_a_recipe_that_was_edited_in_the_run_directory_is_another(capsys, before
     assert before in file.read_text()
     file.write_text(file.read_text().replace(before, after))
     assert f"cannot go on with other settings: {named}; undo the change" in refused(capsys, "runs/sums")
-    assert run("sums.yaml", "--resume") in (0, 1)  # the recipe that it was started with is still the same
+    assert run("sums.yaml", "--resume") in (0, 1)  # the recipe that it was started with is still the same,
+    assert before in file.read_text()  # and the directory's is put right
+    assert after not in file.read_text()
 
 
 @pytest.mark.parametrize("name", ["checkpoint-keep-9", "checkpoint-4"])
@@ -244,6 +246,14 @@ def test_a_measurement_leaves_the_random_numbers_of_training_alone(capsys):
     assert same_weights("whole", "sums")
     for file in ("metrics.jsonl", "samples.jsonl"):
         assert learned("whole", file) == learned("sums", file)
+
+
+def test_a_run_of_an_earlier_version_is_said_to_be_one(capsys):
+    folder = interrupted()
+    origin = folder.read("provenance.json")
+    del origin["settings"]
+    folder.write("provenance.json", origin)
+    assert "was started by an earlier version of grpo-kit" in refused(capsys, "sums.yaml")
 
 
 def test_other_data_are_refused(capsys):

@@ -60,10 +60,11 @@ def question_messages(recipe: Recipe, question: str) -> list[dict[str, Any]]:
 
 def _mapping(question: str, names: list[str]) -> dict[str, Any]:
     example = "{" + ", ".join(f"{name}: ..." for name in names) + "}"
+    why = ""
     try:
         values = read_yaml(question)
-    except ValueError:
-        values = None
+    except ValueError as error:
+        values, why = None, f" ({error})"
     if not isinstance(values, dict) or set(values) != set(names):
-        raise RecipeError(f"question {question!r}: the recipe's prompt has several columns; write '{example}'")
+        raise RecipeError(f"question {question!r}: the recipe's prompt has several columns; write '{example}'{why}")
     return values

@@ -20,22 +20,22 @@ def written_whole(folder: Path) -> Iterator[Path]:
     it, and what was in the place is still there.
     """
     aside = aside_of(folder)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     try:
         yield aside
         install(aside, folder)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
 
 
 def install(aside: Path, folder: Path) -> None:
     """Give a folder that is complete its name; `recover` ends what is interrupted between the two renames."""
     sync(aside)
     if folder.is_dir():
-        shutil.rmtree(_old(folder), ignore_errors=True)
+        remove(_old(folder))
         folder.rename(_old(folder))
     aside.rename(folder)
-    shutil.rmtree(_old(folder), ignore_errors=True)
+    remove(_old(folder))
     sync_one(folder.parent)
 
 
@@ -44,7 +44,15 @@ def recover(folder: Path) -> None:
     if _old(folder).is_dir() and not folder.exists():
         _old(folder).rename(folder)
     for left in (_old(folder), aside_of(folder)):
-        shutil.rmtree(left, ignore_errors=True)
+        remove(left)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder as far as that goes; of a link, which leads elsewhere, the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(folder: Path) -> None:

@@ -62,9 +62,9 @@ def measure_target(target: Target, inputs: Inputs, departure: Departure, console
     Ctrl-C keeps what was sampled so far. Raises RecipeError where there are no rows to measure on.
     """
     task = task_for(target, inputs, departure)
-    model = load_target(target, inputs)
     home = RunDir(target.run.path if target.run is not None else FOLDER)
-    refuse_links(home)
+    refuse_links(home, ("eval.jsonl", "evals"))
+    model = load_target(target, inputs)
     parent = home.path / "evals" if target.run is not None else FOLDER
     folder = RunDir(new_folder(parent, _slug(target, departure)))
     sampler = Sampler(model, inputs, console)

@@ -71,8 +71,9 @@ def is_file(path: Path) -> bool:
 
 
 def named(path: Path) -> Path:
-    """An absolute path that keeps the name it has here: what a link leads to may be called anything."""
-    return path.parent.resolve() / path.name
+    """What a path leads to, absolute; a file that is called otherwise there, as in a store, keeps its name here."""
+    target = path.resolve()
+    return target if target.is_dir() or target.name == path.name else path.parent.resolve() / path.name
 
 
 def is_special(path: Path) -> bool:
@@ -123,7 +124,7 @@ def read_yaml(text: str, lines: dict[str, int] | None = None) -> Any:
             return None
         _collect_lines(loader, node, "", {} if lines is None else lines, (), set())
         if _written_out(node, {}) > MOST_VALUES:
-            raise InvalidError(1, f"its aliases (*) stand for more than {MOST_VALUES} values")
+            raise InvalidError(1, f"it stands for more than {MOST_VALUES} values, with its aliases (*) written out")
         return loader.construct_document(node)
     except InvalidError:
         raise

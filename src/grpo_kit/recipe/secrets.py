@@ -62,7 +62,7 @@ def without_environment(text: str) -> str:
     own = [(name, value.strip()) for name, value in os.environ.items()]  # a token read from a file ends with a newline
     there = [(name, value) for name, value in own if len(value) >= SHORTEST and value in text]
     secrets = [value for name, value in there if is_secret(name, value) and not _is_path(value)]
-    secrets += [found[0] for _, value in own if (found := USERINFO.search(value))]  # of a proxy, with its password
+    secrets += [found[0] for _, value in own for found in USERINFO.finditer(value)]  # of a proxy, with its password
     for value in sorted(secrets, key=len, reverse=True):  # one may be a part of another
         text = text.replace(value, HIDDEN)
     return text

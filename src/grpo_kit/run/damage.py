@@ -1,6 +1,8 @@
 """What a hand, another tool or a disk has done to the files of a run that is about to be gone on with."""
 
 import os
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from grpo_kit.errors import RecipeError
@@ -30,11 +32,16 @@ def damage_of(run: RunDir) -> list[str]:
     return said
 
 
-def refuse_links(run: RunDir) -> None:
+def refuse_links(run: RunDir, names: Iterable[str] = (*FILES, *FOLDERS)) -> None:
     """Raises RecipeError where a file or folder of a run, which is written to, is a link to somewhere else."""
-    for path in (run.path / name for name in (*FILES, *FOLDERS)):
+    named = [run.path / name for name in names]
+    below = (path for folder in named if folder.name == "rewards" for path in folder.rglob("*"))
+    for path in chain(named, below):
         if path.is_symlink():
-            raise RecipeError(f"{path}: is a link, and a run is written to within its own directory only; remove it")
+            raise RecipeError(
+                f"{path}: is a link, and a run is written to within its own directory only; put what it leads to "
+                "in its place"
+            )
 
 
 def lost_steps(run: RunDir, done: int) -> list[str]:

@@ -68,8 +68,8 @@ def last_state_saved(prepared: Prepared, run: RunDir, trainer: DynamicSamplingTr
         raise said from None
     except UnpicklingError as error:
         raise RunError(
-            f"{run.checkpoints}: the newest checkpoint holds what no trainer wrote, and it is not loaded "
-            f"({first_line(error)}); remove it to go on from the one before"
+            f"{run.checkpoints}: the newest checkpoint holds what the trainer did not write, or another version of "
+            f"torch did, and it is not loaded ({first_line(error)}); move it away to go on from the one before"
         ) from None
     except NotFiniteError as error:
         raise _with_last_good(run, trainer, error) from None

@@ -8,6 +8,7 @@ import yaml
 
 from grpo_kit.data.sources import find_file
 from grpo_kit.errors import RecipeError
+from grpo_kit.files.durable import sync_one
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.file import read_tree
 from grpo_kit.run.run_dir import RunDir
@@ -47,6 +48,8 @@ def write_recipe(run: RunDir, prepared: Prepared) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.exists():
             shutil.copyfile(reward.path, copy)
+            for path in (copy, copy.parent):  # before the recipe that names it
+                sync_one(path)
         if copy.relative_to(run.path) != Path("rewards", f"{reward.label}.py"):
             tree["rewards"][reward.label]["file"] = str(copy.relative_to(run.path))
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_kit.errors import RecipeError, RewardError
-from grpo_kit.files.durable import recover, sync, sync_one
+from grpo_kit.files.durable import recover, remove, sync, sync_one
 from grpo_kit.files.lock import InUseError, Lock
 from grpo_kit.prepare.prepare import Prepared
 from grpo_kit.recipe.plain_values import flat, plain
@@ -66,7 +66,7 @@ def open_run(prepared: Prepared, resume: bool, lock: Lock) -> tuple[RunDir, Path
     set_aside(run, done)
     recover(run.path / BEST)
     for left in run.checkpoints.glob(".*"):  # of a checkpoint that was being written
-        shutil.rmtree(left, ignore_errors=True)
+        remove(left)
     before = {**ending_of(run), "wall_s": seconds_so_far(run)}
     for file in LOGS:
         run.cut_back(file, done)
@@ -139,6 +139,11 @@ def check_unchanged(run: RunDir, prepared: Prepared, new: dict[str, Any]) -> lis
     different things.
     """
     written, old = flat(written_recipe(run)), origin_of(run)
+    if "settings" not in old:
+        raise RecipeError(
+            f"{run.path}: was started by an earlier version of grpo-kit, which did not note its settings; leave out "
+            "--resume to start a new run"
+        )
     before = {key: written.get(key) if HIDDEN in str(value) else value for key, value in old["settings"].items()}
     now = flat(plain(resolved_recipe(prepared)))
     differ = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)} - {"name"}
@@ -187,8 +192,8 @@ def take_over(run: RunDir, prepared: Prepared, new: dict[str, Any], settings: li
     copies = run.path / "rewards"
     if mended and not any(reward.path.is_relative_to(copies.resolve()) for reward in prepared.rewards):
         shutil.rmtree(copies, ignore_errors=True)
+    write_recipe(run, prepared)  # it might have been edited meanwhile, and others go by it
     if mended or settings:
-        write_recipe(run, prepared)
         run.write("grpo_config.json", prepared.args.to_dict())
         run.write("provenance.json", {**before, **{key: new[key] for key in ("settings", "rewards", "full_marks")}})
     return mended

@@ -46,7 +46,7 @@ class _Origin(_Shape):
     rewards: dict[str, str]
     data: dict[str, Any]
     model: dict[str, Any]
-    settings: dict[str, Any]
+    settings: dict[str, Any] = Field(default_factory=dict)
     processes: int = 1
 
 

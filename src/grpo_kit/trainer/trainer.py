@@ -18,7 +18,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import rotate_checkpoints
 
 from grpo_kit.errors import NotFiniteError, RunError, first_line
-from grpo_kit.files.durable import aside_of, install, write_sums
+from grpo_kit.files.durable import aside_of, install, remove, write_sums
 from grpo_kit.model.not_finite import Cause, cause_of, lost_weights
 from grpo_kit.processes import gather, is_main, on_main, together
 from grpo_kit.rewards.scoring import RolloutJudge
@@ -181,11 +181,11 @@ class ObservedTrainer(FastTrainer):
         finally:
             self.args.output_dir = folder
             if is_main():
-                shutil.rmtree(aside, ignore_errors=True)
+                remove(aside)
 
     def _make_room(self, aside: Path) -> None:
         """Raises OSError where the disk has less than a checkpoint takes."""
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
         aside.mkdir(parents=True)
         free = shutil.disk_usage(aside).free
         if free < self._checkpoint_bytes:
